@@ -1,0 +1,50 @@
+# Two commands are enough: `make demo` and `make test`. Both set everything up first.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.ready
+ARGS   ?=
+
+.PHONY: help setup demo test check lint fmt bench lock clean
+
+help:  ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
+
+setup: $(STAMP)  ## create the virtual environment from requirements.lock
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "vramline needs Python 3.11 or newer; $$($(PYTHON) --version 2>&1) is too old. Set PYTHON=/path/to/python3.11." >&2; exit 2; }
+	@echo "setting up $(VENV) (once; about a minute)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(STAMP)  ## run the embedded cluster (ARGS=--once plays the five stories and exits)
+	@$(BIN)/vramline demo $(ARGS)
+
+test: check  ## lint, types, import contracts, and the whole test suite
+	@$(BIN)/python -m pytest -q -n auto $(ARGS)
+
+check: $(STAMP) lint  ## everything that needs no run: format, lint, types, import contracts, spelling
+
+lint: $(STAMP)
+	@$(BIN)/ruff format --check src tests
+	@$(BIN)/ruff check src tests
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/codespell src tests docs README.md CHANGELOG.md CONTRIBUTING.md
+
+fmt: $(STAMP)  ## format and fix
+	@$(BIN)/ruff format src tests
+	@$(BIN)/ruff check --fix src tests
+
+bench: $(STAMP)  ## benchmarks, figures on standard output
+	@$(BIN)/vramline bench decide $(ARGS)
+
+lock: $(STAMP)  ## refresh requirements.lock from pyproject.toml
+	@$(BIN)/python -m pip install --quiet uv
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --group dev pyproject.toml requirements-build.in -o requirements.lock
+
+clean:  ## remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

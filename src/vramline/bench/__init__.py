@@ -1,0 +1,1 @@
+"""Benchmarks of the product's own code, with figures on standard output."""

@@ -1,0 +1,1 @@
+"""The embedded cluster, the scheduler's HTTP and the clock of the wall, joined."""

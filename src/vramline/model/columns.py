@@ -1,0 +1,211 @@
+"""The cluster as arrays: one row per physical GPU, the rows of a node next to each other.
+
+A node owns a *block* of rows, ordered by UUID, so that "first row" is also the tie-break. Blocks never
+move; the block of a node that left is re-used by the next node with as many cards. Every figure in a row
+is a copy of what `law.take_account` said; nothing is computed here a second time.
+
+Rules read the arrays through `GpuColumns.<name>`, which are views cut to the rows in use.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vramline.model.gpu import Health, PhysicalGpu
+from vramline.model.law import Account
+from vramline.model.observation import Observation, Unknown
+from vramline.model.reason import CODE_OF, FITS, Reason
+
+__all__ = ["NEVER", "NO_LIMIT", "Block", "GpuColumns"]
+
+NEVER = -np.inf
+"""Time of an observation that does not exist."""
+
+NO_LIMIT = 2**31 - 1
+"""Slots left on a card whose number of sharers is not limited."""
+
+_FIELDS: dict[str, npt.DTypeLike] = {
+    "promise": np.int64,  # usable − margin: what the empty card can promise
+    "claimed": np.int64,
+    "claimed_releasing": np.int64,
+    "held": np.int64,
+    "held_releasing": np.int64,
+    "unmanaged": np.int64,  # meaningless where `observed_at` is NEVER
+    "free_books": np.int64,
+    "free_observed": np.int64,  # equals free_books where `observed_at` is NEVER
+    "observed_at": np.float64,
+    "used_percent": np.float64,  # of usable, as observed; NaN where unknown
+    "utilization": np.float64,  # NaN where unknown
+    "slots": np.int64,  # 1 where not shared by replicas
+    "slots_left": np.int64,
+    "cores_left": np.int64,
+    "sharers": np.int64,  # number of claims
+    "model": np.int32,  # index into `models`
+    "numa": np.int32,  # −1: unknown
+    "static_code": np.int8,  # FITS, or why no ask at all may use this card
+    "block": np.int32,  # which block the row belongs to
+}
+
+
+class Block:
+    """A run of rows that belongs to one node, or to none at the moment."""
+
+    __slots__ = ("gpus", "node", "start", "width")
+
+    def __init__(self, start: int, width: int) -> None:
+        self.start = start
+        self.width = width
+        self.node: int | None = None
+        self.gpus: tuple[PhysicalGpu, ...] = ()
+
+
+class GpuColumns:
+    """Struct of arrays over all cards of the fleet."""
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._arrays: dict[str, npt.NDArray[Any]] = {
+            name: np.zeros(64, dtype=dtype) for name, dtype in _FIELDS.items()
+        }
+        self.blocks: list[Block] = []
+        self._idle: dict[int, list[int]] = {}
+        self._starts = np.zeros(16, dtype=np.int64)
+        self._node_of_block = np.zeros(16, dtype=np.int64)
+        self.row_of: dict[str, int] = {}
+        self.gpu_at: list[PhysicalGpu | None] = []
+        self.models: list[str] = []
+        self._model_index: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        """Rows in use or waiting to be re-used."""
+        return self._size
+
+    def __getattr__(self, name: str) -> npt.NDArray[Any]:
+        arrays: dict[str, npt.NDArray[Any]] = self.__dict__.get("_arrays", {})
+        if name not in arrays:
+            raise AttributeError(name)
+        return arrays[name][: self._size]
+
+    @property
+    def starts(self) -> npt.NDArray[np.int64]:
+        """First row of each block, ascending: the index for `reduceat`."""
+        return self._starts[: len(self.blocks)]
+
+    @property
+    def node_of_block(self) -> npt.NDArray[np.int64]:
+        """Node of each block; −1 where the block waits for a node."""
+        return self._node_of_block[: len(self.blocks)]
+
+    def add_block(self, node: int, gpus: tuple[PhysicalGpu, ...]) -> int:
+        """Give a node rows for its cards (at least one) and return the block's number."""
+        waiting = self._idle.get(len(gpus))
+        number = waiting.pop() if waiting else self._append_block(len(gpus))
+        block = self.blocks[number]
+        block.node = node
+        block.gpus = tuple(sorted(gpus, key=lambda gpu: gpu.uuid))
+        self._node_of_block[number] = node
+        for row, gpu in enumerate(block.gpus, start=block.start):
+            self.row_of[gpu.uuid] = row
+            self.gpu_at[row] = gpu
+            self._write_static(row, gpu)
+        return number
+
+    def drop_block(self, number: int) -> None:
+        """Take a node's rows out of service and keep them for another node of the same width."""
+        block = self.blocks[number]
+        for row, gpu in enumerate(block.gpus, start=block.start):
+            del self.row_of[gpu.uuid]
+            self.gpu_at[row] = None
+        rows = slice(block.start, block.start + block.width)
+        self._arrays["static_code"][rows] = CODE_OF[Reason.NO_SUCH_GPU]
+        self._node_of_block[number] = -1
+        block.node, block.gpus = None, ()
+        self._idle.setdefault(block.width, []).append(number)
+
+    def write_account(
+        self, row: int, gpu: PhysicalGpu, account: Account, *, sharers: int, cores: int
+    ) -> None:
+        """Copy what the memory law said about one card."""
+        arrays = self._arrays
+        arrays["promise"][row] = account.usable - account.margin
+        arrays["claimed"][row] = account.claimed
+        arrays["claimed_releasing"][row] = account.claimed_releasing
+        arrays["held"][row] = account.held
+        arrays["held_releasing"][row] = account.held_releasing
+        arrays["free_books"][row] = account.free_by_books
+        arrays["free_observed"][row] = account.free
+        arrays["unmanaged"][row] = 0 if isinstance(account.unmanaged, Unknown) else account.unmanaged
+        arrays["slots_left"][row] = NO_LIMIT if gpu.slots is None else gpu.slots - sharers
+        arrays["cores_left"][row] = gpu.cores - cores
+        arrays["sharers"][row] = sharers
+
+    def write_observation(self, row: int, gpu: PhysicalGpu, observation: Observation | None) -> None:
+        """Copy when and how busy a card was seen; without a used figure it counts as not seen."""
+        arrays = self._arrays
+        if observation is None or isinstance(observation.used, Unknown):
+            arrays["observed_at"][row] = NEVER
+            arrays["used_percent"][row] = np.nan
+        else:
+            arrays["observed_at"][row] = observation.at
+            arrays["used_percent"][row] = 100.0 * observation.used / gpu.usable
+        known = observation is not None and not isinstance(observation.utilization_percent, Unknown)
+        arrays["utilization"][row] = observation.utilization_percent if observation and known else np.nan
+
+    def per_block(self, mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+        """Count the rows of each block where `mask` holds."""
+        if not self.blocks:
+            return np.zeros(0, dtype=np.int64)
+        return np.add.reduceat(mask.astype(np.int64), self.starts)
+
+    def lowest_per_block(self, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the smallest value of each block."""
+        if not self.blocks:
+            return np.zeros(0, dtype=np.int64)
+        return np.minimum.reduceat(values, self.starts)
+
+    def _write_static(self, row: int, gpu: PhysicalGpu) -> None:
+        arrays = self._arrays
+        arrays["slots"][row] = gpu.slots or 1
+        arrays["numa"][row] = -1 if gpu.numa is None else gpu.numa
+        arrays["model"][row] = self._intern(gpu.model)
+        arrays["static_code"][row] = _static_code(gpu)
+
+    def set_static_code(self, number: int, code: int | None) -> None:
+        """Refuse every card of a block with one code, or (None) let each card speak for itself again."""
+        block = self.blocks[number]
+        for row, gpu in enumerate(block.gpus, start=block.start):
+            self._arrays["static_code"][row] = _static_code(gpu) if code is None else code
+
+    def _intern(self, model: str) -> int:
+        index = self._model_index.get(model)
+        if index is None:
+            index = self._model_index[model] = len(self.models)
+            self.models.append(model)
+        return index
+
+    def _append_block(self, width: int) -> int:
+        number = len(self.blocks)
+        if self._size + width > len(self.gpu_at):
+            self.gpu_at.extend([None] * max(width, len(self.gpu_at), 64))
+        for name, array in self._arrays.items():
+            if self._size + width > len(array):
+                self._arrays[name] = np.concatenate(
+                    [array, np.zeros(max(width, len(array)), dtype=array.dtype)]
+                )
+        if number == len(self._starts):
+            self._starts = np.concatenate([self._starts, np.zeros_like(self._starts)])
+            self._node_of_block = np.concatenate([self._node_of_block, np.zeros_like(self._node_of_block)])
+        self._starts[number] = self._size
+        self._arrays["block"][self._size : self._size + width] = number
+        self.blocks.append(Block(self._size, width))
+        self._size += width
+        return number
+
+
+def _static_code(gpu: PhysicalGpu) -> int:
+    if gpu.mig:
+        return CODE_OF[Reason.MIG_PARTITIONED]
+    if gpu.health is not Health.HEALTHY:
+        return CODE_OF[Reason.UNHEALTHY_GPU]
+    return CODE_OF[Reason.CORDONED_GPU] if gpu.cordoned else FITS

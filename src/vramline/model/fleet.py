@@ -1,0 +1,275 @@
+"""Inventory, ledger and observations together, kept in step with the columns.
+
+`Fleet` is the one mutable state of a scheduler. Its owner calls it from one task only; between `decide`
+and `reserve` there is no await, so that what was decided is still true when it is recorded.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from vramline.errors import InvariantError
+from vramline.model.claim import Claim, ClaimEvent, ClaimState, next_state
+from vramline.model.columns import GpuColumns
+from vramline.model.gpu import PhysicalGpu
+from vramline.model.law import Account, take_account
+from vramline.model.ledger import CardLimits, Ledger, Reservation
+from vramline.model.node import Node, NodeProblem
+from vramline.model.observation import Observation, Unknown
+from vramline.model.reason import CODE_OF, Reason
+from vramline.model.release import ReleaseProof, prove_release
+from vramline.units import Mib
+
+__all__ = ["DEFAULT_MARGIN", "Fleet", "Released"]
+
+DEFAULT_MARGIN = Mib(100)
+
+
+class Released(msgspec.Struct, frozen=True):
+    """A claim that was let go, and on what evidence."""
+
+    claim: Claim
+    proof: ReleaseProof
+
+
+class _Place:
+    """What the fleet keeps of one node."""
+
+    __slots__ = ("block", "node", "number")
+
+    def __init__(self, number: int, node: Node) -> None:
+        self.number = number
+        self.node = node
+        self.block: int | None = None
+
+
+class Fleet:
+    """Every node and card, every claim, every observation."""
+
+    def __init__(self, margin: Mib = DEFAULT_MARGIN) -> None:
+        self.margin = margin
+        self.ledger = Ledger()
+        self.columns = GpuColumns()
+        self.generation = 0
+        """Grows with every change of anything; a decision is about exactly one generation."""
+        self._places: dict[str, _Place] = {}
+        self._numbers: list[str | None] = []
+        self._idle_numbers: list[int] = []
+        self._observations: dict[str, Observation] = {}
+        self._rank: npt.NDArray[np.int64] | None = None
+
+    # ── nodes ────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def nodes(self) -> Iterable[Node]:
+        """Every node, in no promised order."""
+        return (place.node for place in self._places.values())
+
+    @property
+    def node_count(self) -> int:
+        """Length of arrays indexed by node number; numbers of nodes that left are among them."""
+        return len(self._numbers)
+
+    def node(self, name: str) -> Node | None:
+        """Return a node by name."""
+        place = self._places.get(name)
+        return None if place is None else place.node
+
+    def node_number(self, name: str) -> int | None:
+        """Return a node's index in node arrays."""
+        place = self._places.get(name)
+        return None if place is None else place.number
+
+    def name_of(self, number: int) -> str:
+        """Return the name of a node by its index."""
+        name = self._numbers[number]
+        if name is None:
+            raise InvariantError(f"node number {number} is not in use")
+        return name
+
+    def live_numbers(self) -> npt.NDArray[np.int64]:
+        """Return the indices of all nodes that are there."""
+        return np.array([n for n, name in enumerate(self._numbers) if name is not None], dtype=np.int64)
+
+    def rank(self) -> npt.NDArray[np.int64]:
+        """Return each node's rank by name, indexed by node number: the stable tie-break."""
+        if self._rank is None:
+            order = sorted((name, number) for number, name in enumerate(self._numbers) if name is not None)
+            self._rank = np.full(len(self._numbers), len(self._numbers), dtype=np.int64)
+            self._rank[[number for _, number in order]] = np.arange(len(order))
+        return self._rank
+
+    def set_node(self, node: Node) -> None:
+        """Add a node or replace what is known of it. Claims and observations of its cards stay."""
+        self.generation += 1
+        for gpu in node.gpus:
+            owner = self.gpu(gpu.uuid)
+            if owner is not None and owner.node != node.name:
+                raise InvariantError(f"GPU {gpu.uuid} is on {owner.node} and on {node.name}")
+        place = self._places.get(node.name)
+        if place is None:
+            place = self._places[node.name] = _Place(self._new_number(node.name), node)
+            self._rank = None
+        elif place.block is not None and place.node.gpus != node.gpus:
+            self.columns.drop_block(place.block)
+            place.block = None
+        place.node = node
+        if node.gpus and place.block is None:
+            place.block = self.columns.add_block(place.number, node.gpus)
+            for gpu in node.gpus:
+                self._refresh(gpu.uuid)
+        self._write_problem(place)
+
+    def freeze(self, name: str, problem: NodeProblem) -> None:
+        """Stop handing out a node's GPUs. The first problem of a node is the one it keeps."""
+        place = self._places[name]
+        if place.node.problem is None:
+            self.set_node(msgspec.structs.replace(place.node, problem=problem))
+
+    def remove_node(self, name: str) -> None:
+        """Forget a node that left the cluster. Its claims stay until their pods are gone."""
+        self.generation += 1
+        place = self._places.pop(name)
+        if place.block is not None:
+            self.columns.drop_block(place.block)
+        for gpu in place.node.gpus:
+            self._observations.pop(gpu.uuid, None)
+        self._numbers[place.number] = None
+        self._idle_numbers.append(place.number)
+        self._rank = None
+
+    # ── cards ────────────────────────────────────────────────────────────────────────────────────
+
+    def gpu(self, uuid: str) -> PhysicalGpu | None:
+        """Return a card by UUID."""
+        row = self.columns.row_of.get(uuid)
+        return None if row is None else self.columns.gpu_at[row]
+
+    def observation(self, uuid: str) -> Observation | None:
+        """Return the newest look at a card."""
+        return self._observations.get(uuid)
+
+    def account(self, uuid: str) -> Account:
+        """Apply the memory law to a card of this fleet."""
+        gpu = self.gpu(uuid)
+        if gpu is None:
+            raise InvariantError(f"no GPU {uuid} in the fleet")
+        return take_account(gpu, self.ledger.of_card(uuid), self._observations.get(uuid), self.margin)
+
+    def observe(self, uuid: str, observation: Observation) -> None:
+        """Take in a look at a card; one that is older than what is known changes nothing."""
+        known = self._observations.get(uuid)
+        if known is not None and observation.at < known.at:
+            return
+        self.generation += 1
+        self._observations[uuid] = observation
+        self._refresh(uuid)
+
+    # ── claims ───────────────────────────────────────────────────────────────────────────────────
+
+    def reserve(self, reservation: Reservation) -> None:
+        """Record a decision. Raises `InvariantError`, changing nothing, if it would over-promise."""
+        limits: dict[str, CardLimits] = {}
+        for claim in reservation.claims:
+            gpu = self.gpu(claim.gpu)
+            if gpu is None or gpu.node != reservation.node:
+                raise InvariantError(f"{claim.pod}: no GPU {claim.gpu} on {reservation.node}")
+            limits[claim.gpu] = CardLimits(Mib(gpu.usable - self.margin), gpu.slots, gpu.cores)
+        self.ledger.apply(reservation, limits)
+        self._refresh_cards(reservation.claims)
+
+    def adopt(self, claims: Iterable[Claim]) -> None:
+        """Record claims that exist already, fitting or not."""
+        claims = tuple(claims)
+        self.ledger.adopt(claims)
+        self._refresh_cards(claims)
+
+    def remove_claims(self, pod_uid: str) -> tuple[Claim, ...]:
+        """Forget a pod's claims: it was never bound, or its memory is proved free."""
+        removed = self.ledger.remove(pod_uid)
+        self._refresh_cards(removed)
+        return removed
+
+    def pod_bound(self, pod_uid: str) -> None:
+        """The binding was written."""
+        self._advance(pod_uid, ClaimEvent.BIND)
+
+    def pod_started(self, pod_uid: str, *, at: float) -> None:
+        """Containers of the pod run."""
+        self._advance(pod_uid, ClaimEvent.START, started_at=at)
+
+    def pod_deleted(self, pod_uid: str) -> None:
+        """Deletion was asked for; containers may still run. A second call changes nothing."""
+        if any(claim.state is not ClaimState.RELEASING for claim in self.ledger.of_pod(pod_uid)):
+            self._advance(pod_uid, ClaimEvent.DELETE)
+
+    def pod_ended(self, pod_uid: str, *, at: float) -> None:
+        """All containers have ended, or the object vanished. Only now can memory become free."""
+        self.pod_deleted(pod_uid)
+        changed = []
+        for claim in self.ledger.of_pod(pod_uid):
+            if claim.ended_at is None:
+                seen = self._observations.get(claim.gpu)
+                used = None if seen is None or isinstance(seen.used, Unknown) else seen.used
+                changed.append(msgspec.structs.replace(claim, ended_at=at, used_at_end=used))
+        self.adopt(changed)
+
+    def settle(self, *, now: float, grace_s: float, max_age_s: float) -> list[Released]:
+        """Let go of every releasing claim whose memory is proved free. A pod goes when all its cards agree."""
+        proofs: dict[str, list[Released | None]] = {}
+        for claim in self.ledger.releasing():
+            seen = self._observations.get(claim.gpu)
+            proof = prove_release(claim, seen, now=now, grace_s=grace_s, max_age_s=max_age_s)
+            proofs.setdefault(claim.pod_uid, []).append(None if proof is None else Released(claim, proof))
+        released: list[Released] = []
+        for pod_uid, found in proofs.items():
+            if all(found):
+                released.extend(proof for proof in found if proof is not None)
+                self.remove_claims(pod_uid)
+        return released
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────────
+
+    def _advance(self, pod_uid: str, event: ClaimEvent, **changes: Any) -> None:  # noqa: ANN401 — fields of Claim
+        self.adopt(
+            msgspec.structs.replace(claim, state=next_state(claim.state, event), **changes)
+            for claim in self.ledger.of_pod(pod_uid)
+        )
+
+    def _refresh_cards(self, claims: Iterable[Claim]) -> None:
+        self.generation += 1
+        for uuid in {claim.gpu for claim in claims}:
+            self._refresh(uuid)
+
+    def _refresh(self, uuid: str) -> None:
+        row = self.columns.row_of.get(uuid)
+        if row is None:
+            return
+        gpu = self.columns.gpu_at[row]
+        if gpu is None:
+            raise InvariantError(f"row {row} of {uuid} is empty")
+        claims = self.ledger.of_card(uuid)
+        observation = self._observations.get(uuid)
+        account = take_account(gpu, claims, observation, self.margin)
+        self.columns.write_account(
+            row, gpu, account, sharers=len(claims), cores=sum(claim.cores for claim in claims)
+        )
+        self.columns.write_observation(row, gpu, observation)
+
+    def _write_problem(self, place: _Place) -> None:
+        if place.block is not None:
+            problem = place.node.problem
+            self.columns.set_static_code(
+                place.block, None if problem is None else CODE_OF[Reason(problem.kind.value)]
+            )
+
+    def _new_number(self, name: str) -> int:
+        if self._idle_numbers:
+            number = self._idle_numbers.pop()
+            self._numbers[number] = name
+            return number
+        self._numbers.append(name)
+        return len(self._numbers) - 1

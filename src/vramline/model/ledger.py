@@ -1,0 +1,106 @@
+"""All claims: the only authority on what was promised."""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from vramline.errors import InvariantError
+from vramline.model.claim import Claim, ClaimState
+from vramline.units import Mib
+
+__all__ = ["CardLimits", "Ledger", "Reservation"]
+
+
+class Reservation(msgspec.Struct, frozen=True, kw_only=True):
+    """A set of claims that is made together or not at all: one pod on the cards of one node."""
+
+    node: str
+    claims: tuple[Claim, ...]
+
+
+class CardLimits(msgspec.Struct, frozen=True):
+    """What the books of one card may add up to."""
+
+    promise: Mib
+    slots: int | None
+    cores: int
+
+
+class Ledger:
+    """Claims by card and by pod, with a version that grows with every change.
+
+    `apply` makes new promises and refuses to over-promise. `adopt` records what already happened
+    (a pod that runs) and refuses nothing: reality is not negotiable, and the deficit shows in `free`.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._by_card: dict[str, dict[str, Claim]] = {}
+        self._by_pod: dict[str, dict[str, Claim]] = {}
+
+    def __len__(self) -> int:
+        return sum(len(claims) for claims in self._by_pod.values())
+
+    def __iter__(self) -> Iterator[Claim]:
+        for claims in self._by_pod.values():
+            yield from claims.values()
+
+    def of_card(self, uuid: str) -> tuple[Claim, ...]:
+        """Return the claims on one card, oldest first."""
+        return tuple(self._by_card.get(uuid, {}).values())
+
+    def of_pod(self, pod_uid: str) -> tuple[Claim, ...]:
+        """Return the claims of one pod."""
+        return tuple(self._by_pod.get(pod_uid, {}).values())
+
+    def apply(self, reservation: Reservation, limits: dict[str, CardLimits]) -> None:
+        """Record a reservation; raise `InvariantError`, changing nothing, if it over-promises a card.
+
+        `limits` holds every card the reservation names. Over-promising here is a bug of the caller:
+        `decide` has just said that it fits.
+        """
+        pods = {claim.pod_uid for claim in reservation.claims}
+        if len(pods) != 1 or len({claim.gpu for claim in reservation.claims}) != len(reservation.claims):
+            raise InvariantError("a reservation is for one pod, with one claim a card")
+        if self._by_pod.get(pods.pop()):
+            raise InvariantError(f"{reservation.claims[0].pod} holds a claim already")
+        for claim in reservation.claims:
+            self._check(claim, limits[claim.gpu])
+        self.adopt(reservation.claims)
+
+    def adopt(self, claims: Iterable[Claim]) -> None:
+        """Record claims without judging them. A claim of the same pod and card is replaced."""
+        for claim in claims:
+            self._by_card.setdefault(claim.gpu, {})[claim.pod_uid] = claim
+            self._by_pod.setdefault(claim.pod_uid, {})[claim.gpu] = claim
+            self.version += 1
+
+    def remove(self, pod_uid: str) -> tuple[Claim, ...]:
+        """Forget a pod's claims (Gone or Abandoned) and return what they were."""
+        removed = self._by_pod.pop(pod_uid, {})
+        for uuid in removed:
+            card = self._by_card[uuid]
+            del card[pod_uid]
+            if not card:
+                del self._by_card[uuid]
+        self.version += bool(removed)
+        return tuple(removed.values())
+
+    def releasing(self) -> tuple[Claim, ...]:
+        """Return every claim that waits for proof of its end."""
+        return tuple(claim for claim in self if claim.state is ClaimState.RELEASING)
+
+    def _check(self, claim: Claim, limits: CardLimits) -> None:
+        there = self._by_card.get(claim.gpu, {}).values()
+        mib = sum(other.mib for other in there) + claim.mib
+        cores = sum(other.cores for other in there) + claim.cores
+        if claim.mib <= 0 or mib > limits.promise:
+            raise InvariantError(
+                f"{claim.pod}: {mib} MiB claimed on {claim.gpu}, which promises {limits.promise}"
+            )
+        if limits.slots is not None and len(there) >= limits.slots:
+            raise InvariantError(f"{claim.pod}: all {limits.slots} slots of {claim.gpu} are taken")
+        if cores > limits.cores:
+            raise InvariantError(
+                f"{claim.pod}: {cores} % of the cores of {claim.gpu} claimed, of {limits.cores}"
+            )

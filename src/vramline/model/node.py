@@ -1,0 +1,67 @@
+"""A machine of the cluster and the cards in it."""
+
+import enum
+
+import msgspec
+
+from vramline.model.gpu import PhysicalGpu
+
+__all__ = ["HostRoom", "InventorySource", "Node", "NodeProblem", "ProblemKind", "Taint"]
+
+
+class InventorySource(enum.StrEnum):
+    """Where the list of cards came from, best first."""
+
+    REPORT = "GpuReport"
+    HAMI = "HAMi register annotation"
+    GFD = "GPU-feature-discovery labels"
+    ANNOTATION = "vramline.io/gpus-physical annotation"
+    NONE = "none"
+
+
+class ProblemKind(enum.StrEnum):
+    """Why no GPU of a node may be handed out although the node is there."""
+
+    INVENTORY_CONFLICT = "InventoryConflict"
+    UNKNOWN_INVENTORY = "UnknownInventory"
+    FROZEN = "FrozenNode"
+
+
+class NodeProblem(msgspec.Struct, frozen=True):
+    """What is wrong with a node's GPUs, in one sentence with numbers."""
+
+    kind: ProblemKind
+    detail: str
+
+
+class Taint(msgspec.Struct, frozen=True):
+    """A Kubernetes taint."""
+
+    key: str
+    value: str
+    effect: str
+
+
+class HostRoom(msgspec.Struct, frozen=True, kw_only=True):
+    """What the machine offers besides GPUs; None: it does not say, so it does not limit."""
+
+    cpu_milli: int | None = None
+    memory_bytes: int | None = None
+    pods: int | None = None
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """One machine, as far as placement cares."""
+
+    name: str
+    gpus: tuple[PhysicalGpu, ...] = ()
+    problem: NodeProblem | None = None
+    source: InventorySource = InventorySource.NONE
+    advertised: int | None = None
+    """Devices that kubelet advertises: replicas counted one by one. For display only."""
+    ready: bool = True
+    cordoned: bool = False
+    labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    host: HostRoom = HostRoom()
+    platform: str = ""

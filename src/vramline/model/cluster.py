@@ -1,24 +1,51 @@
 """What a scheduler needs of the cluster it works for. The real one and the embedded one both are this."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
-from vramline.model.decision import Placement
+from vramline.model.ask import Ask
+from vramline.model.fleet import Fleet
 from vramline.model.pod import Pod
+from vramline.model.rules import Rules
 
 __all__ = ["BindOutcome", "Cluster"]
 
 
 class BindOutcome(msgspec.Struct, frozen=True):
-    """How a binding ended. `refused` is empty when the pod is bound."""
+    """How a binding ended. `refused` is empty when the pod is bound, else it says why not."""
 
     refused: str = ""
 
 
 class Cluster(Protocol):
-    """The side of a cluster that takes effects."""
+    """One cluster: its state, its clock, and the one effect that a scheduler has on it."""
 
-    async def bind(self, pod: Pod, placement: Placement, *, ledger_version: int) -> BindOutcome:
-        """Write the binding with the allocation in it, in one step, or say why not."""
+    @property
+    def fleet(self) -> Fleet:
+        """Nodes, cards, claims and observations."""
+        ...
+
+    @property
+    def pods(self) -> Mapping[str, Pod]:
+        """Every pod by UID."""
+        ...
+
+    def now(self) -> float:
+        """The cluster's time, in seconds since the epoch."""
+        ...
+
+    def rules_for(self, ask: Ask | None) -> Rules:
+        """How to decide about this ask: settings, overruled by the pod's own annotations."""
+        ...
+
+    def candidates_for(self, pod: Pod) -> npt.NDArray[np.int8] | None:
+        """By node number FITS or why the host is out of the question; None: somebody else has filtered."""
+        ...
+
+    async def bind(self, pod_uid: str, node: str) -> BindOutcome:
+        """Decide the cards on this node once more, claim them, and write the binding."""
         ...

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from vramline.errors import InvariantError
 from vramline.model.gpu import Health, PhysicalGpu
 from vramline.model.law import Account
 from vramline.model.observation import Observation, Unknown
@@ -35,7 +36,7 @@ _FIELDS: dict[str, npt.DTypeLike] = {
     "free_books": np.int64,
     "free_observed": np.int64,  # equals free_books where `observed_at` is NEVER
     "observed_at": np.float64,
-    "used_percent": np.float64,  # of usable, as observed; NaN where unknown
+    "used_percent": np.float64,  # of the total, as observed; NaN where unknown
     "utilization": np.float64,  # NaN where unknown
     "slots": np.int64,  # 1 where not shared by replicas
     "slots_left": np.int64,
@@ -73,7 +74,7 @@ class GpuColumns:
         self._starts = np.zeros(16, dtype=np.int64)
         self._node_of_block = np.zeros(16, dtype=np.int64)
         self.row_of: dict[str, int] = {}
-        self.gpu_at: list[PhysicalGpu | None] = []
+        self._gpu_at: list[PhysicalGpu | None] = []
         self.models: list[str] = []
         self._model_index: dict[str, int] = {}
 
@@ -86,6 +87,13 @@ class GpuColumns:
         if name not in arrays:
             raise AttributeError(name)
         return arrays[name][: self._size]
+
+    def card(self, row: int) -> PhysicalGpu:
+        """Return the card of a row that is in use."""
+        gpu = self._gpu_at[row]
+        if gpu is None:
+            raise InvariantError(f"row {row} holds no card")
+        return gpu
 
     @property
     def starts(self) -> npt.NDArray[np.int64]:
@@ -107,7 +115,7 @@ class GpuColumns:
         self._node_of_block[number] = node
         for row, gpu in enumerate(block.gpus, start=block.start):
             self.row_of[gpu.uuid] = row
-            self.gpu_at[row] = gpu
+            self._gpu_at[row] = gpu
             self._write_static(row, gpu)
         return number
 
@@ -116,7 +124,7 @@ class GpuColumns:
         block = self.blocks[number]
         for row, gpu in enumerate(block.gpus, start=block.start):
             del self.row_of[gpu.uuid]
-            self.gpu_at[row] = None
+            self._gpu_at[row] = None
         rows = slice(block.start, block.start + block.width)
         self._arrays["static_code"][rows] = CODE_OF[Reason.NO_SUCH_GPU]
         self._node_of_block[number] = -1
@@ -148,7 +156,7 @@ class GpuColumns:
             arrays["used_percent"][row] = np.nan
         else:
             arrays["observed_at"][row] = observation.at
-            arrays["used_percent"][row] = 100.0 * observation.used / gpu.usable
+            arrays["used_percent"][row] = 100.0 * observation.used / gpu.total
         known = observation is not None and not isinstance(observation.utilization_percent, Unknown)
         arrays["utilization"][row] = observation.utilization_percent if observation and known else np.nan
 
@@ -186,8 +194,8 @@ class GpuColumns:
 
     def _append_block(self, width: int) -> int:
         number = len(self.blocks)
-        if self._size + width > len(self.gpu_at):
-            self.gpu_at.extend([None] * max(width, len(self.gpu_at), 64))
+        if self._size + width > len(self._gpu_at):
+            self._gpu_at.extend([None] * max(width, len(self._gpu_at), 64))
         for name, array in self._arrays.items():
             if self._size + width > len(array):
                 self._arrays[name] = np.concatenate(

@@ -19,7 +19,7 @@ from vramline.model.law import Account, take_account
 from vramline.model.ledger import CardLimits, Ledger, Reservation
 from vramline.model.node import Node, NodeProblem
 from vramline.model.observation import Observation, Unknown
-from vramline.model.reason import CODE_OF, Reason
+from vramline.model.reason import CODE_OF, FITS, Reason
 from vramline.model.release import ReleaseProof, prove_release
 from vramline.units import Mib
 
@@ -60,6 +60,7 @@ class Fleet:
         self._idle_numbers: list[int] = []
         self._observations: dict[str, Observation] = {}
         self._rank: npt.NDArray[np.int64] | None = None
+        self._node_codes: npt.NDArray[np.int8] | None = None
 
     # ── nodes ────────────────────────────────────────────────────────────────────────────────────
 
@@ -90,6 +91,13 @@ class Fleet:
             raise InvariantError(f"node number {number} is not in use")
         return name
 
+    def block_of(self, number: int) -> int:
+        """Return the block of columns that holds a node's cards."""
+        block = self._places[self.name_of(number)].block
+        if block is None:
+            raise InvariantError(f"node number {number} has no cards")
+        return block
+
     def live_numbers(self) -> npt.NDArray[np.int64]:
         """Return the indices of all nodes that are there."""
         return np.array([n for n, name in enumerate(self._numbers) if name is not None], dtype=np.int64)
@@ -102,9 +110,19 @@ class Fleet:
             self._rank[[number for _, number in order]] = np.arange(len(order))
         return self._rank
 
+    def node_codes(self) -> npt.NDArray[np.int8]:
+        """Return, by node number, FITS or why no GPU ask at all can go to the node. Not to be written to."""
+        if self._node_codes is None:
+            codes = np.full(len(self._numbers), CODE_OF[Reason.NOT_A_CANDIDATE], dtype=np.int8)
+            for place in self._places.values():
+                codes[place.number] = _node_code(place.node)
+            self._node_codes = codes
+        return self._node_codes
+
     def set_node(self, node: Node) -> None:
         """Add a node or replace what is known of it. Claims and observations of its cards stay."""
         self.generation += 1
+        self._node_codes = None
         for gpu in node.gpus:
             owner = self.gpu(gpu.uuid)
             if owner is not None and owner.node != node.name:
@@ -140,13 +158,14 @@ class Fleet:
         self._numbers[place.number] = None
         self._idle_numbers.append(place.number)
         self._rank = None
+        self._node_codes = None
 
     # ── cards ────────────────────────────────────────────────────────────────────────────────────
 
     def gpu(self, uuid: str) -> PhysicalGpu | None:
         """Return a card by UUID."""
         row = self.columns.row_of.get(uuid)
-        return None if row is None else self.columns.gpu_at[row]
+        return None if row is None else self.columns.card(row)
 
     def observation(self, uuid: str) -> Observation | None:
         """Return the newest look at a card."""
@@ -218,7 +237,7 @@ class Fleet:
         self.adopt(changed)
 
     def settle(self, *, now: float, grace_s: float, max_age_s: float) -> list[Released]:
-        """Let go of every releasing claim whose memory is proved free. A pod goes when all its cards agree."""
+        """Let go of releasing claims whose memory is proved free. A pod goes when all its cards agree."""
         proofs: dict[str, list[Released | None]] = {}
         for claim in self.ledger.releasing():
             seen = self._observations.get(claim.gpu)
@@ -248,9 +267,7 @@ class Fleet:
         row = self.columns.row_of.get(uuid)
         if row is None:
             return
-        gpu = self.columns.gpu_at[row]
-        if gpu is None:
-            raise InvariantError(f"row {row} of {uuid} is empty")
+        gpu = self.columns.card(row)
         claims = self.ledger.of_card(uuid)
         observation = self._observations.get(uuid)
         account = take_account(gpu, claims, observation, self.margin)
@@ -273,3 +290,9 @@ class Fleet:
             return number
         self._numbers.append(name)
         return len(self._numbers) - 1
+
+
+def _node_code(node: Node) -> int:
+    if node.problem is not None:
+        return CODE_OF[Reason(node.problem.kind.value)]
+    return FITS if node.gpus else CODE_OF[Reason.NO_SUCH_GPU]

@@ -1,1 +1,1 @@
-"""The embedded cluster: manifests in, placements out; stories; a virtual clock. Needs no cluster and no GPU."""
+"""The embedded cluster: manifests in, placements out; stories; a virtual clock. No Kubernetes, no GPU."""

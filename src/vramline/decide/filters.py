@@ -1,0 +1,121 @@
+"""Rules that refuse cards and nodes. The first rule that refuses a card is its reason."""
+
+import numpy as np
+import numpy.typing as npt
+
+from vramline.decide.realtime import Look
+from vramline.model.ask import Ask, Constraints, RealtimeMode
+from vramline.model.columns import GpuColumns
+from vramline.model.reason import CODE_OF, FITS, Reason
+
+__all__ = ["node_code_of_cards", "refuse_cards", "refuse_nodes", "shortfall"]
+
+Codes = npt.NDArray[np.int8]
+Mask = npt.NDArray[np.bool_]
+
+_NEARNESS: tuple[Reason, ...] = (
+    Reason.INSUFFICIENT_VRAM,
+    Reason.GPU_TOO_SMALL,
+    Reason.NO_SLOT_LEFT,
+    Reason.INSUFFICIENT_CORES,
+    Reason.STALE_OBSERVATION,
+    Reason.CORDONED_GPU,
+    Reason.UNHEALTHY_GPU,
+    Reason.MIG_PARTITIONED,
+    Reason.WRONG_MODEL,
+    Reason.WRONG_UUID,
+)
+"""Reasons of cards, nearest to fitting first: which one speaks for a node whose cards disagree."""
+
+_FAR = 2**40
+"""More than any shortfall in MiB, so that the two can share one integer."""
+
+_NEARNESS_OF_CODE = np.full(len(Reason) + 1, len(_NEARNESS), dtype=np.int64)
+for _place, _reason in enumerate(_NEARNESS):
+    _NEARNESS_OF_CODE[CODE_OF[_reason]] = _place
+_NEARNESS_OF_CODE[CODE_OF[Reason.GPU_TOO_SMALL]] = 0  # both lack MiB: the fewest MiB decide
+
+
+def refuse_cards(look: Look, ask: Ask, sizes: npt.NDArray[np.int64]) -> Codes:
+    """Return for each row FITS or the code of the first rule that refused it; cheap and final rules first."""
+    columns, rules = look.columns, look.rules
+    codes: Codes = columns.static_code.copy()
+    _refuse(codes, ~_wanted_uuids(columns, ask.constraints), Reason.WRONG_UUID)
+    _refuse(codes, ~_wanted_models(columns, ask.constraints), Reason.WRONG_MODEL)
+    _refuse(codes, (sizes > columns.promise) | (sizes < 1), Reason.GPU_TOO_SMALL)
+    if rules.stale_refuses and rules.mode is RealtimeMode.STRICT:
+        _refuse(codes, ~look.fresh, Reason.STALE_OBSERVATION)
+    _refuse(codes, columns.slots_left < 1, Reason.NO_SLOT_LEFT)
+    _refuse(codes, columns.cores_left < ask.cores, Reason.INSUFFICIENT_CORES)
+    _refuse(codes, sizes > look.free, Reason.INSUFFICIENT_VRAM)
+    return codes
+
+
+def refuse_nodes(
+    columns: GpuColumns, ask: Ask, row_codes: Codes, short: npt.NDArray[np.int64], node_codes: Codes
+) -> Codes:
+    """Return for each node FITS or why it cannot take the ask; a node that is refused already stays so."""
+    codes = node_codes.copy()
+    nodes = columns.node_of_block
+    here = nodes >= 0
+    enough = _fitting_cards(columns, ask, row_codes) >= ask.gpus
+    if ask.gpus > 1:
+        verdict = np.full(len(nodes), CODE_OF[Reason.NOT_ENOUGH_GPUS], dtype=np.int8)
+    else:
+        verdict = node_code_of_cards(columns, row_codes, short)
+    open_nodes = nodes[here & ~enough]
+    refused = np.where(codes[open_nodes] == FITS, verdict[here & ~enough], codes[open_nodes])
+    codes[open_nodes] = refused
+    return codes
+
+
+def shortfall(sizes: npt.NDArray[np.int64], free: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return how many MiB each card lacks; 0 where it lacks none."""
+    lacking: npt.NDArray[np.int64] = np.maximum(sizes - free, 0)
+    return lacking
+
+
+def node_code_of_cards(columns: GpuColumns, row_codes: Codes, short: npt.NDArray[np.int64]) -> Codes:
+    """Return for each block the code of its nearest miss: fewest MiB short, then nearest reason."""
+    key = _NEARNESS_OF_CODE[row_codes] * _FAR + short
+    packed = key * 64 + row_codes
+    return (columns.lowest_per_block(packed) % 64).astype(np.int8)
+
+
+def _fitting_cards(columns: GpuColumns, ask: Ask, row_codes: Codes) -> npt.NDArray[np.int64]:
+    """Count the cards of each block that may be taken together."""
+    fits = row_codes == FITS
+    if not ask.constraints.numa_bind or ask.gpus == 1:
+        return columns.per_block(fits)
+    counts = np.zeros(len(columns.blocks), dtype=np.int64)
+    for domain in np.unique(columns.numa[fits & (columns.numa >= 0)]):
+        counts = np.maximum(counts, columns.per_block(fits & (columns.numa == domain)))
+    return counts
+
+
+def _refuse(codes: Codes, refused: Mask, reason: Reason) -> None:
+    codes[refused & (codes == FITS)] = CODE_OF[reason]
+
+
+def _wanted_uuids(columns: GpuColumns, constraints: Constraints) -> Mask:
+    wanted = np.full(len(columns), not constraints.use_uuids, dtype=np.bool_)
+    for uuid in constraints.use_uuids:
+        if uuid in columns.row_of:
+            wanted[columns.row_of[uuid]] = True
+    for uuid in constraints.avoid_uuids:
+        if uuid in columns.row_of:
+            wanted[columns.row_of[uuid]] = False
+    return wanted
+
+
+def _wanted_models(columns: GpuColumns, constraints: Constraints) -> Mask:
+    if not constraints.use_models and not constraints.avoid_models:
+        return np.ones(len(columns), dtype=np.bool_)
+    wanted = np.array([_is_wanted(model.lower(), constraints) for model in columns.models], dtype=np.bool_)
+    return wanted[columns.model] if len(wanted) else np.zeros(0, dtype=np.bool_)
+
+
+def _is_wanted(model: str, constraints: Constraints) -> bool:
+    if any(word in model for word in constraints.avoid_models):
+        return False
+    return not constraints.use_models or any(word in model for word in constraints.use_models)

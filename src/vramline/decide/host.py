@@ -1,0 +1,103 @@
+"""What kube-scheduler checks before GPUs matter: readiness, cordons, taints, affinity, CPU, memory, pods.
+
+Used by the embedded cluster only. Rules that depend on the pod's wishes alone are computed once for all
+pods with the same wishes (`refuse_by_wishes`), the rest is arithmetic on arrays (`refuse_by_room`).
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from vramline.model.fleet import Fleet
+from vramline.model.host import HostColumns
+from vramline.model.node import Node, Taint
+from vramline.model.pod import HostNeeds, SelectorTerm, Toleration
+from vramline.model.reason import CODE_OF, FITS, Reason
+
+__all__ = ["host_refusal", "refuse_by_room", "refuse_by_wishes"]
+
+Codes = npt.NDArray[np.int8]
+
+
+def refuse_by_wishes(fleet: Fleet, needs: HostNeeds) -> Codes:
+    """Return by node number FITS or why the node's state or labels rule it out for these wishes."""
+    codes = np.full(fleet.node_count, CODE_OF[Reason.NOT_A_CANDIDATE], dtype=np.int8)
+    for node in fleet.nodes:
+        number = fleet.node_number(node.name)
+        reason = host_refusal(node, needs)
+        codes[number] = FITS if reason is None else CODE_OF[reason]
+    return codes
+
+
+def refuse_by_room(codes: Codes, hosts: HostColumns, needs: HostNeeds) -> Codes:
+    """Return `codes` with the nodes refused as well that lack CPU, memory or a place for one more pod."""
+    codes = codes.copy()
+    size = len(codes)
+    for short, reason in (
+        (hosts.pods[:size] < 1, Reason.TOO_MANY_PODS),
+        (hosts.cpu_milli[:size] < needs.cpu_milli, Reason.INSUFFICIENT_CPU),
+        (hosts.memory_bytes[:size] < needs.memory_bytes, Reason.INSUFFICIENT_MEMORY),
+    ):
+        codes[short & (codes == FITS)] = CODE_OF[reason]
+    return codes
+
+
+def host_refusal(node: Node, needs: HostNeeds) -> Reason | None:
+    """Return why a node is out of the question for a pod before room is counted, or None."""
+    if not node.ready:
+        return Reason.NODE_NOT_READY
+    if node.cordoned and not _tolerates(
+        needs.tolerations, Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+    ):
+        return Reason.NODE_CORDONED
+    if any(
+        taint.effect in {"NoSchedule", "NoExecute"} and not _tolerates(needs.tolerations, taint)
+        for taint in node.taints
+    ):
+        return Reason.UNTOLERATED_TAINT
+    return None if _is_wanted(node, needs) else Reason.NODE_AFFINITY_MISMATCH
+
+
+def _tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
+    return any(
+        toleration.effect in {"", taint.effect}
+        and (toleration.key == taint.key or (not toleration.key and toleration.operator == "Exists"))
+        and (toleration.operator == "Exists" or toleration.value == taint.value)
+        for toleration in tolerations
+    )
+
+
+def _is_wanted(node: Node, needs: HostNeeds) -> bool:
+    if any(node.labels.get(key) != value for key, value in needs.node_selector.items()):
+        return False
+    if not needs.affinity:
+        return True
+    names = needs.affinity_names or ((),) * len(needs.affinity)
+    return any(
+        (not allowed or node.name in allowed) and all(_matches(node.labels, term) for term in group)
+        for group, allowed in zip(needs.affinity, names, strict=True)
+    )
+
+
+def _matches(labels: dict[str, str], term: SelectorTerm) -> bool:
+    value = labels.get(term.key)
+    match term.operator:
+        case "In":
+            return value in term.values
+        case "NotIn":
+            return value not in term.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            return _compares(value, term)
+        case _:
+            return False
+
+
+def _compares(value: str | None, term: SelectorTerm) -> bool:
+    try:
+        have, bound = int(value or ""), int(term.values[0])
+    except (ValueError, IndexError):
+        return False
+    return have > bound if term.operator == "Gt" else have < bound

@@ -1,0 +1,62 @@
+"""Which node, and which of its cards. Ties go to the lowest node rank, then to the lowest UUID."""
+
+import numpy as np
+import numpy.typing as npt
+
+from vramline.model.ask import Ask
+from vramline.model.columns import GpuColumns
+from vramline.model.fleet import Fleet
+from vramline.model.reason import CODE_OF, FITS, Reason
+
+__all__ = ["pick_cards", "pick_node", "pick_waiting_node"]
+
+Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int8]
+
+
+def pick_node(fleet: Fleet, node_codes: Codes, scores: Ints) -> int | None:
+    """Return the number of the best node, or None if none fits."""
+    fitting = np.flatnonzero(node_codes == FITS)
+    if not len(fitting):
+        return None
+    best = fitting[scores[fitting] == scores[fitting].max()]
+    return int(best[np.argmin(fleet.rank()[best])])
+
+
+def pick_cards(columns: GpuColumns, block: int, ask: Ask, row_codes: Codes, costs: Ints) -> list[int]:
+    """Return the rows of the `ask.gpus` cheapest fitting cards of a block, in the order of their UUIDs."""
+    run = columns.blocks[block]
+    rows = [row for row in range(run.start, run.start + run.width) if row_codes[row] == FITS]
+    groups: list[list[int]] = [rows]
+    if ask.constraints.numa_bind and ask.gpus > 1:
+        domains = sorted({int(columns.numa[row]) for row in rows if columns.numa[row] >= 0})
+        groups = [[row for row in rows if columns.numa[row] == domain] for domain in domains]
+    picks = [
+        sorted(group, key=lambda row: (costs[row], row))[: ask.gpus]
+        for group in groups
+        if len(group) >= ask.gpus
+    ]
+    return sorted(min(picks, key=lambda pick: sum(int(costs[row]) for row in pick)))
+
+
+def pick_waiting_node(
+    fleet: Fleet, ask: Ask, row_codes: Codes, node_codes: Codes, lacking: tuple[Ints, Ints]
+) -> int | None:
+    """Return the node where the ask would fit once releasing memory is free, or None.
+
+    `lacking` is by row (MiB short now, MiB releasing). The node that waits for the fewest MiB wins, so
+    that the shortest wait is nominated; nothing is promised there.
+    """
+    columns = fleet.columns
+    short, releasing = lacking
+    by_memory = (row_codes == CODE_OF[Reason.INSUFFICIENT_VRAM]) & (releasing >= short)
+    would_fit = (row_codes == FITS) | by_memory
+    enough = columns.per_block(would_fit) >= ask.gpus
+    memory_only = np.isin(node_codes, [CODE_OF[Reason.INSUFFICIENT_VRAM], CODE_OF[Reason.NOT_ENOUGH_GPUS]])
+    nodes = columns.node_of_block
+    waiting = np.flatnonzero(enough & (nodes >= 0) & memory_only[nodes])
+    if not len(waiting):
+        return None
+    wait = columns.lowest_per_block(np.where(would_fit, short, np.iinfo(np.int64).max))[waiting]
+    rank = fleet.rank()[nodes[waiting]]
+    return int(nodes[waiting[np.lexsort((rank, wait))[0]]])

@@ -1,0 +1,113 @@
+"""How feasible nodes rank. Costs are integers, lower is better; tiers of preference come first.
+
+bestfit    least memory left over on the chosen cards
+binpack    fullest node, then fullest card
+spread     emptiest node, then emptiest card
+mostidle   most idle cards, then lowest average utilisation; nodes without enough idle cards come last
+"""
+
+from typing import assert_never
+
+import numpy as np
+import numpy.typing as npt
+
+from vramline.decide.idle import average_utilization, idle_cards
+from vramline.decide.realtime import Look
+from vramline.model.ask import Ask, PolicyName
+from vramline.model.columns import GpuColumns
+from vramline.model.reason import FITS
+
+__all__ = ["TIER", "UNREACHABLE", "card_costs", "chosen_cost", "node_costs"]
+
+TIER = 2**44
+"""One tier of preference weighs more than any policy cost (at most 2^31 MiB on each of 64 cards)."""
+
+UNREACHABLE = 2**62
+"""Cost of a card or node that does not fit."""
+
+_PARTS = 1_000_000
+"""Resolution of a node's fill."""
+
+Ints = npt.NDArray[np.int64]
+
+
+def card_costs(look: Look, policy: PolicyName, sizes: Ints) -> Ints:
+    """Return the order in which the cards of one node are taken, without tiers; lowest first."""
+    emptiest: int = look.columns.promise.max(initial=0)
+    match policy:
+        case PolicyName.BESTFIT:
+            return look.free - sizes
+        case PolicyName.BINPACK:
+            return look.free
+        case PolicyName.SPREAD:
+            return emptiest - look.free
+        case PolicyName.MOSTIDLE:
+            return ~idle_cards(look) * np.int64(2**32) + emptiest - look.free
+        case _:
+            assert_never(policy)
+
+
+def chosen_cost(columns: GpuColumns, ask: Ask, row_codes: npt.NDArray[np.int8], costs: Ints) -> Ints:
+    """Return for each block the cost of its `ask.gpus` cheapest fitting cards, UNREACHABLE where too few."""
+    masked = np.where(row_codes == FITS, costs, UNREACHABLE)
+    if ask.gpus == 1:
+        return columns.lowest_per_block(masked)
+    result = np.full(len(columns.blocks), UNREACHABLE, dtype=np.int64)
+    rows = np.flatnonzero(row_codes == FITS)
+    domains = _domains(columns, ask)[rows]
+    rows, domains = rows[domains >= 0], domains[domains >= 0]
+    order = np.lexsort((masked[rows], domains))
+    rows, domains = rows[order], domains[order]
+    first = np.concatenate([[True], domains[1:] != domains[:-1]]) if len(rows) else np.zeros(0, dtype=bool)
+    starts = np.flatnonzero(first)
+    sizes = np.diff(np.append(starts, len(rows)))
+    sums = np.concatenate([[0], np.cumsum(masked[rows])])
+    starts = starts[sizes >= ask.gpus]
+    np.minimum.at(result, columns.block[rows[starts]], sums[starts + ask.gpus] - sums[starts])
+    return result
+
+
+def node_costs(look: Look, ask: Ask, policy: PolicyName, chosen: Ints) -> Ints:
+    """Return each block's cost under the node policy, tiers included; `chosen` is what `chosen_cost` gave."""
+    tiers, rest = chosen // TIER, chosen % TIER
+    match policy:
+        case PolicyName.BESTFIT:
+            cost = rest
+        case PolicyName.BINPACK:
+            cost = _PARTS - _fill(look)
+        case PolicyName.SPREAD:
+            cost = _fill(look)
+        case PolicyName.MOSTIDLE:
+            cost = _busyness(look, ask)
+        case _:
+            assert_never(policy)
+    return np.where(chosen >= UNREACHABLE, UNREACHABLE, tiers * TIER + cost)
+
+
+def _busyness(look: Look, ask: Ask) -> Ints:
+    """Return the order of policy `mostidle`: enough idle cards, then more of them, then calmer."""
+    idle = look.columns.per_block(idle_cards(look))
+    average = (average_utilization(look) * 100).astype(np.int64)
+    lacking = (idle < ask.gpus).astype(np.int64)
+    order: Ints = lacking * 2**40 + (2**16 - np.minimum(idle, 2**16)) * 2**20 + average
+    return order
+
+
+def _fill(look: Look) -> Ints:
+    """Return how full each block is, in parts of a million of what its cards can promise."""
+    columns = look.columns
+    if not len(columns):
+        return np.zeros(0, dtype=np.int64)
+    usable = columns.static_code == FITS
+    promise = np.add.reduceat(np.where(usable, columns.promise, 0), columns.starts)
+    free = np.add.reduceat(np.where(usable, look.free, 0), columns.starts)
+    taken = np.clip(promise - free, 0, None)
+    fill: Ints = np.minimum(taken * _PARTS // np.maximum(promise, 1), _PARTS)
+    return fill
+
+
+def _domains(columns: GpuColumns, ask: Ask) -> Ints:
+    """Number the groups of cards that may be taken together: a node, or a NUMA node of it; −1: none."""
+    if not ask.constraints.numa_bind:
+        return columns.block.astype(np.int64)
+    return np.where(columns.numa >= 0, columns.block * np.int64(4096) + columns.numa, -1)

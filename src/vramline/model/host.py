@@ -1,0 +1,51 @@
+"""CPU, memory and pod places of every node: what kube-scheduler counts, for the embedded cluster.
+
+Against a real cluster kube-scheduler has done this before it asks; there nothing here is used.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from vramline.model.node import Node
+from vramline.model.pod import HostNeeds
+
+__all__ = ["HostColumns"]
+
+_NO_LIMIT = 2**62
+
+
+class HostColumns:
+    """What is left of each node besides GPUs, by node number of the fleet."""
+
+    def __init__(self) -> None:
+        self.cpu_milli = np.zeros(16, dtype=np.int64)
+        self.memory_bytes = np.zeros(16, dtype=np.int64)
+        self.pods = np.zeros(16, dtype=np.int64)
+
+    def set_node(self, number: int, node: Node) -> None:
+        """Write a node's room as if it were empty; its pods are taken off again by the caller."""
+        if number >= len(self.cpu_milli):
+            self.cpu_milli = _grown(self.cpu_milli, number)
+            self.memory_bytes = _grown(self.memory_bytes, number)
+            self.pods = _grown(self.pods, number)
+        host = node.host
+        self.cpu_milli[number] = _NO_LIMIT if host.cpu_milli is None else host.cpu_milli
+        self.memory_bytes[number] = _NO_LIMIT if host.memory_bytes is None else host.memory_bytes
+        self.pods[number] = _NO_LIMIT if host.pods is None else host.pods
+
+    def take(self, number: int, needs: HostNeeds) -> None:
+        """A pod goes to the node."""
+        self._add(number, needs, -1)
+
+    def give_back(self, number: int, needs: HostNeeds) -> None:
+        """A pod left the node."""
+        self._add(number, needs, 1)
+
+    def _add(self, number: int, needs: HostNeeds, sign: int) -> None:
+        self.cpu_milli[number] += sign * needs.cpu_milli
+        self.memory_bytes[number] += sign * needs.memory_bytes
+        self.pods[number] += sign
+
+
+def _grown(array: npt.NDArray[np.int64], index: int) -> npt.NDArray[np.int64]:
+    return np.concatenate([array, np.zeros(max(len(array), index + 1), dtype=np.int64)])

@@ -85,5 +85,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     constraints: Constraints = Constraints()
     mode: RealtimeMode | None = None
     """The pod's own choice of mode; None: what is in force for the cluster or node."""
+    enable_realtime: bool | None = None
+    """The pod's switch: False is disabled, True the mode otherwise in force, or strict if that is disabled;
+    None: the pod does not say."""
     node_policy: PolicyName | None = None
     gpu_policy: PolicyName | None = None

@@ -1,0 +1,108 @@
+"""The fleet keeps columns, ledger and observations in step."""
+
+import pytest
+
+from builders import claim, fleet_of, gpu, node, observation, process
+from vramline.errors import InvariantError
+from vramline.model.ledger import Reservation
+from vramline.model.node import NodeProblem, ProblemKind
+from vramline.model.reason import CODE_OF, FITS, Reason
+
+
+def test_rows_of_a_node_that_left_are_used_again() -> None:
+    fleet = fleet_of(node("n1", gpu("GPU-a"), gpu("GPU-b")), node("n2", gpu("GPU-c")))
+    size = len(fleet.columns)
+    fleet.remove_node("n1")
+    fleet.set_node(node("n3", gpu("GPU-d"), gpu("GPU-e")))
+
+    assert len(fleet.columns) == size
+    assert fleet.columns.card(fleet.columns.row_of["GPU-d"]).node == "n3"
+    assert fleet.gpu("GPU-a") is None
+
+
+def test_a_row_used_again_keeps_nothing_of_the_card_before() -> None:
+    fleet = fleet_of(node("n1", gpu("GPU-a", 80_000)))
+    fleet.adopt([claim(8_000)])
+    fleet.observe("GPU-a", observation(9_000, process(9_000)))
+    fleet.remove_node("n1")
+    fleet.set_node(node("n2", gpu("GPU-z", 16_000)))
+    row = fleet.columns.row_of["GPU-z"]
+
+    assert (fleet.columns.free_books[row], fleet.columns.free_observed[row]) == (15_900, 15_900)
+    assert fleet.columns.sharers[row] == 0
+
+
+def test_claims_survive_a_change_of_their_node() -> None:
+    fleet = fleet_of(node("n1", gpu("GPU-a")))
+    fleet.adopt([claim(8_000)])
+    fleet.set_node(node("n1", gpu("GPU-a"), gpu("GPU-b")))
+
+    assert fleet.account("GPU-a").free == 24_500
+
+
+def test_an_older_observation_changes_nothing() -> None:
+    fleet = fleet_of(node("n1", gpu("GPU-a")))
+    fleet.observe("GPU-a", observation(9_000, process(9_000), at=10.0))
+    generation = fleet.generation
+    fleet.observe("GPU-a", observation(0, at=9.0))
+
+    assert (fleet.generation, fleet.account("GPU-a").unmanaged) == (generation, 9_000)
+
+
+def test_the_same_card_on_two_nodes_is_refused() -> None:
+    fleet = fleet_of(node("n1", gpu("GPU-a")))
+
+    with pytest.raises(InvariantError, match="GPU-a is on n1 and on n2"):
+        fleet.set_node(node("n2", gpu("GPU-a")))
+
+
+def test_a_frozen_node_refuses_every_card_and_keeps_its_first_problem() -> None:
+    fleet = fleet_of(node("n1", gpu("GPU-a")), node("n2", gpu("GPU-b")))
+    fleet.freeze("n1", NodeProblem(ProblemKind.FROZEN, "first"))
+    fleet.freeze("n1", NodeProblem(ProblemKind.FROZEN, "second"))
+    problem = fleet.node("n1")
+
+    assert problem is not None
+    assert problem.problem == NodeProblem(ProblemKind.FROZEN, "first")
+    assert fleet.columns.static_code[fleet.columns.row_of["GPU-a"]] == CODE_OF[Reason.FROZEN_NODE]
+    assert fleet.columns.static_code[fleet.columns.row_of["GPU-b"]] == FITS
+
+
+def test_a_reservation_for_a_card_of_another_node_is_refused() -> None:
+    fleet = fleet_of(node("n1", gpu("GPU-a")), node("n2", gpu("GPU-b")))
+
+    with pytest.raises(InvariantError, match="no GPU GPU-b on n1"):
+        fleet.reserve(Reservation(node="n1", claims=(claim(10, gpu="GPU-b"),)))
+
+
+def test_memory_of_a_deleted_pod_is_held_until_the_card_shows_it_free() -> None:
+    fleet = fleet_of(node("n1", gpu("GPU-a")))
+    fleet.reserve(Reservation(node="n1", claims=(claim(24_000, "ns/p"),)))
+    fleet.pod_bound("uid-ns/p")
+    fleet.pod_started("uid-ns/p", at=1.0)
+    fleet.observe("GPU-a", observation(24_000, process(24_000, "ns/p"), at=2.0))
+    fleet.pod_deleted("uid-ns/p")
+    held = [fleet.account("GPU-a").held_releasing]
+    fleet.pod_ended("uid-ns/p", at=3.0)
+    fleet.settle(now=4.0, grace_s=60.0, max_age_s=90.0)
+    held.append(fleet.account("GPU-a").held_releasing)
+    fleet.observe("GPU-a", observation(0, at=5.0))
+    released = fleet.settle(now=6.0, grace_s=60.0, max_age_s=90.0)
+
+    assert held == [24_000, 24_000]
+    assert [each.claim.pod for each in released] == ["ns/p"]
+    assert fleet.account("GPU-a").free == 32_500
+
+
+def test_a_pod_on_two_cards_goes_when_both_are_free() -> None:
+    fleet = fleet_of(node("n1", gpu("GPU-a"), gpu("GPU-b")))
+    fleet.reserve(
+        Reservation(node="n1", claims=tuple(claim(10, "ns/p", gpu=uuid) for uuid in ("GPU-a", "GPU-b")))
+    )
+    fleet.pod_bound("uid-ns/p")
+    fleet.pod_ended("uid-ns/p", at=1.0)
+    fleet.observe("GPU-a", observation(0, at=2.0))
+    fleet.observe("GPU-b", observation(10, process(10, "ns/p"), at=2.0))
+
+    assert fleet.settle(now=3.0, grace_s=60.0, max_age_s=90.0) == []
+    assert fleet.account("GPU-a").held == 10

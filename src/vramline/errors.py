@@ -2,13 +2,14 @@
 
     VramlineError
       RequestError      the input is wrong; never retry, say what is accepted
+        MistakesError   the same, several at once
       TransientError    the world was not ready; try again after `retry_after_s`
       InvariantError    our own books contradict themselves; a bug, stop what relies on them
 
 "Does not fit" is no error: it is a `Rejection` inside a `Decision`.
 """
 
-__all__ = ["InvariantError", "RequestError", "TransientError", "VramlineError"]
+__all__ = ["InvariantError", "MistakesError", "RequestError", "TransientError", "VramlineError"]
 
 _SHOWN_VALUE_LIMIT = 80
 """Characters of a bad value that are repeated in a message; a hostile value must not flood a log."""
@@ -33,6 +34,14 @@ class RequestError(VramlineError):
         shown = "" if value is None else f" = {_show(value)}"
         hint = f"; accepted: {accepted}" if accepted else ""
         super().__init__(f"{where}{shown}: {problem}{hint}")
+
+
+class MistakesError(RequestError):
+    """Everything that one pass over an input found wrong, so that it can be put right in one go."""
+
+    def __init__(self, *, subject: str, mistakes: tuple[RequestError, ...]) -> None:
+        self.mistakes = mistakes
+        super().__init__(subject=subject, problem="; ".join(str(mistake) for mistake in mistakes))
 
 
 class TransientError(VramlineError):

@@ -1,1 +1,1 @@
-"""Logs and metrics: one list of each."""
+"""Logs of the shell: one set-up for all processes, one form for all lines."""

@@ -1,0 +1,36 @@
+"""What can be set, from where, and what is in force: file, environment, flags, pod annotations; later wins.
+
+Pure: the caller parses the file and hands in the environment. `load` reports every mistake at once and
+keeps for every value where it came from.
+"""
+
+from vramline.settings.load import load
+from vramline.settings.modes import effective_mode, rules_from
+from vramline.settings.schema import (
+    SETTINGS,
+    LogFormat,
+    LogLevel,
+    Origin,
+    Setting,
+    Settings,
+    Source,
+    StaleObservation,
+    UnsizedAsk,
+)
+from vramline.settings.values import Address
+
+__all__ = [
+    "SETTINGS",
+    "Address",
+    "LogFormat",
+    "LogLevel",
+    "Origin",
+    "Setting",
+    "Settings",
+    "Source",
+    "StaleObservation",
+    "UnsizedAsk",
+    "effective_mode",
+    "load",
+    "rules_from",
+]

@@ -1,0 +1,27 @@
+"""From settings to the rules of a decision, and to the mode that is in force for one pod."""
+
+from vramline.model.ask import Ask, RealtimeMode
+from vramline.model.rules import Rules, rules_for
+from vramline.settings.schema import Settings, StaleObservation, UnsizedAsk
+
+__all__ = ["effective_mode", "rules_from"]
+
+
+def rules_from(settings: Settings) -> Rules:
+    """Return the rules that hold where a pod says nothing itself; `model.rules.rules_for` adds the pod."""
+    return Rules(
+        mode=settings.realtime_mode,
+        policy=settings.policy,
+        max_age_s=settings.observation_max_age_s,
+        stale_refuses=settings.stale_observation is StaleObservation.REFUSE,
+        unsized_is_whole=settings.unsized_ask is UnsizedAsk.WHOLE,
+    )
+
+
+def effective_mode(settings: Settings, ask: Ask) -> RealtimeMode:
+    """Return the mode in force for one pod.
+
+    Precedence: pod annotation, then flag, then environment, then file, then default. Of a pod's own
+    annotations the mode wins over the switch.
+    """
+    return rules_for(rules_from(settings), ask).mode

@@ -1,0 +1,232 @@
+"""Every setting: its name, its value's form, its default and the reason for it.
+
+A new setting is a field of `Settings` and a line in `SETTINGS`; docs/settings.md must name it.
+"""
+
+import enum
+import re
+from collections.abc import Callable
+
+import msgspec
+
+from vramline.model.ask import PolicyName, RealtimeMode
+from vramline.settings.values import (
+    Address,
+    as_address,
+    as_label_key,
+    as_label_value,
+    as_margin,
+    as_switch,
+    as_verbosity,
+    duration,
+    one_of,
+)
+from vramline.units import Mib
+
+__all__ = [
+    "ENABLE",
+    "MODE",
+    "SETTINGS",
+    "LogFormat",
+    "LogLevel",
+    "Origin",
+    "Setting",
+    "Settings",
+    "Source",
+    "StaleObservation",
+    "UnsizedAsk",
+]
+
+
+class StaleObservation(enum.StrEnum):
+    """What strict mode does with a card that has no fresh observation."""
+
+    BOOKS = "books"
+    """Count by the claims alone, and say so."""
+    REFUSE = "refuse"
+
+
+class UnsizedAsk(enum.StrEnum):
+    """What a plain `nvidia.com/gpu: n` means on a time-sliced card."""
+
+    SHARE = "share"
+    WHOLE = "whole"
+
+
+class LogLevel(enum.StrEnum):
+    """The least important kind of line that is still written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(enum.StrEnum):
+    """What a log line looks like."""
+
+    AUTO = "auto"
+    """console on a terminal, json elsewhere."""
+    CONSOLE = "console"
+    JSON = "json"
+
+
+class Source(enum.StrEnum):
+    """Who said it; later wins."""
+
+    DEFAULT = "default"
+    FILE = "file"
+    ENVIRONMENT = "environment"
+    FLAG = "flag"
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an effective value came from."""
+
+    source: Source = Source.DEFAULT
+    where: str = ""
+    """The key, variable or flag with what it said: `VRAMLINE_MARGIN = 1Gi`; empty for a default."""
+    overrides: tuple[str, ...] = ()
+    """What weaker sources said, in the same form, strongest last."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Effective values. Immutable; a change of settings is a new start."""
+
+    realtime_mode: RealtimeMode = RealtimeMode.STRICT
+    """How observations count. Default strict: a promise that the card cannot keep is worse than a wait."""
+    margin: Mib = Mib(100)
+    """MiB of every card that are never promised. Default 100: covers what an idle driver keeps unlisted."""
+    observation_max_age_s: float = 90.0
+    """Seconds after which a card's report is stale. Default 90: three reports of 30 s may be late."""
+    observation_max_age_stream_s: float = 5.0
+    """The same for observations that an agent streams. Default 5: a stream that pauses is broken."""
+    release_grace_s: float = 60.0
+    """Seconds after a pod's end at which its memory counts as free where no observation can prove it.
+    Default 60: longer than a driver needs to tear a context down."""
+    stale_observation: StaleObservation = StaleObservation.BOOKS
+    """What strict mode does without a fresh observation. Default books: a silent agent must not stop a
+    cluster; the decision carries a warning."""
+    unsized_ask: UnsizedAsk = UnsizedAsk.SHARE
+    """What `nvidia.com/gpu: 1` means on a time-sliced card. Default share: (usable − margin) ÷ slots, what
+    the replica count promises."""
+    policy: PolicyName = PolicyName.BESTFIT
+    """How feasible nodes are ranked. Default bestfit: keeps the largest holes whole."""
+    node_pool_label_key: str = ""
+    """Label that a node must carry to be placed on. Default empty: all nodes."""
+    node_pool_label_value: str = ""
+    """The value that label must have. Default empty, as the key."""
+    listen: Address = Address("127.0.0.1", 8780)
+    """Where HTTP is served. Default loopback: nothing is open to the network unless somebody says so."""
+    log_level: LogLevel = LogLevel.INFO
+    """The least important line that is logged. Default info."""
+    log_format: LogFormat = LogFormat.AUTO
+    """What a log line looks like. Default auto: people read terminals, machines read files."""
+    verbosity: int = 0
+    """How much to say, 0 to 10. Default 0; from 4 on debug lines and the traces of decisions are written."""
+    origins: dict[str, Origin] = {}
+    """Where each value came from, by the setting's name; not listed: it is the default."""
+
+    def origin(self, name: str) -> Origin:
+        """Return where the value of the setting called `name` came from."""
+        return self.origins.get(name, Origin())
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """How one setting is spelled and read."""
+
+    name: str
+    """Key in the file; the name in documentation and messages."""
+    field: str
+    """Attribute of `Settings`."""
+    parse: Callable[[object], object]
+    accepted: str
+    """The accepted forms, for messages."""
+    flag: str = ""
+    """Only where the flag is not the name in kebab-case."""
+
+    @property
+    def variable(self) -> str:
+        """Environment variable: `releaseGrace` is VRAMLINE_RELEASE_GRACE."""
+        return f"VRAMLINE_{_snake(self.name).upper()}"
+
+    @property
+    def option(self) -> str:
+        """Command-line flag: `releaseGrace` is --release-grace."""
+        return self.flag or f"--{_snake(self.name).replace('_', '-')}"
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _words(values: type[enum.StrEnum]) -> str:
+    return ", ".join(values)
+
+
+_LONG = "a duration up to a day: 90s, 2m, 1h, 500ms, or a number of seconds"
+
+MODE = Setting(
+    name="realtimeMode",
+    field="realtime_mode",
+    parse=one_of(RealtimeMode),
+    accepted=_words(RealtimeMode),
+    flag="--realtime",
+)
+
+ENABLE = Setting(name="enableRealtimeCheck", field="realtime_mode", parse=as_switch, accepted="true, false")
+"""A switch on top of the mode, not a value of its own: see `model.rules.mode_when_enabled`."""
+
+SETTINGS: tuple[Setting, ...] = (
+    MODE,
+    ENABLE,
+    Setting(
+        name="margin",
+        field="margin",
+        parse=as_margin,
+        accepted="MiB as a whole number, or 100Mi, 1Gi; 0 for none",
+    ),
+    Setting(
+        name="observationMaxAge",
+        field="observation_max_age_s",
+        parse=duration(may_be_zero=False),
+        accepted=_LONG,
+    ),
+    Setting(
+        name="observationMaxAgeStream",
+        field="observation_max_age_stream_s",
+        parse=duration(may_be_zero=False),
+        accepted=_LONG,
+    ),
+    Setting(name="releaseGrace", field="release_grace_s", parse=duration(may_be_zero=True), accepted=_LONG),
+    Setting(
+        name="staleObservation",
+        field="stale_observation",
+        parse=one_of(StaleObservation),
+        accepted=_words(StaleObservation),
+    ),
+    Setting(name="unsizedAsk", field="unsized_ask", parse=one_of(UnsizedAsk), accepted=_words(UnsizedAsk)),
+    Setting(name="policy", field="policy", parse=one_of(PolicyName), accepted=_words(PolicyName)),
+    Setting(
+        name="nodePoolLabelKey",
+        field="node_pool_label_key",
+        parse=as_label_key,
+        accepted="a label key such as example.com/pool, or empty for all nodes",
+    ),
+    Setting(
+        name="nodePoolLabelValue",
+        field="node_pool_label_value",
+        parse=as_label_value,
+        accepted="a label value of at most 63 characters, or empty for all nodes",
+    ),
+    Setting(name="listen", field="listen", parse=as_address, accepted="host:port, such as 127.0.0.1:8780"),
+    Setting(name="logLevel", field="log_level", parse=one_of(LogLevel), accepted=_words(LogLevel)),
+    Setting(name="logFormat", field="log_format", parse=one_of(LogFormat), accepted=_words(LogFormat)),
+    Setting(
+        name="verbosity",
+        field="verbosity",
+        parse=as_verbosity,
+        accepted="0 to 10, where 4 traces decisions",
+        flag="--v",
+    ),
+)

@@ -1,0 +1,153 @@
+"""From what a person wrote to a value. A parser raises `ValueError` with what is wrong with it."""
+
+import enum
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from vramline.units import Mib, parse_vram
+
+__all__ = [
+    "MAX_DURATION_S",
+    "Address",
+    "as_address",
+    "as_label_key",
+    "as_label_value",
+    "as_margin",
+    "as_switch",
+    "as_verbosity",
+    "duration",
+    "one_of",
+]
+
+Word = TypeVar("Word", bound=enum.StrEnum)
+
+MAX_DURATION_S = 86_400.0
+"""One day. A longer age or grace period is a typing error: it would trust a card that nobody has seen."""
+
+_DURATION = re.compile(r"(?P<number>[0-9]{1,9}(?:\.[0-9]{1,6})?)(?P<unit>ms|s|m|h|)", re.ASCII)
+_SECONDS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_NOTHING = re.compile(r"0+(?:Mi|Gi)?", re.ASCII)
+_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):(?P<port>[0-9]{1,5})", re.ASCII)
+_LABEL_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
+_LABEL_PREFIX = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where to listen. An IPv6 host is kept without its brackets."""
+
+    host: str
+    port: int
+    """0: any free port."""
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def as_switch(raw: object) -> bool:
+    """Read true or false, in any case; 1 and 0 too."""
+    word = _text(raw).lower()
+    if word not in {"true", "false", "1", "0"}:
+        raise ValueError("is neither true nor false")
+    return word in {"true", "1"}
+
+
+def one_of(words: type[Word]) -> Callable[[object], Word]:
+    """Return a parser for the words of an enumeration."""
+
+    def parse(raw: object) -> Word:
+        try:
+            return words(_text(raw))
+        except ValueError:
+            raise ValueError("is none of the accepted words") from None
+
+    return parse
+
+
+def as_margin(raw: object) -> Mib:
+    """Read an amount of VRAM that may be nothing.
+
+    >>> as_margin(100), as_margin("1Gi"), as_margin("0")
+    (100, 1024, 0)
+    """
+    text = _text(raw)
+    return Mib(0) if _NOTHING.fullmatch(text) else parse_vram(text)
+
+
+def duration(*, may_be_zero: bool) -> Callable[[object], float]:
+    """Return a parser for seconds: `90s`, `2m`, `1h`, `500ms`, or a plain number of seconds."""
+
+    def parse(raw: object) -> float:
+        found = _DURATION.fullmatch(_text(raw))
+        if found is None:
+            raise ValueError("is not a duration")
+        seconds = float(found["number"]) * _SECONDS[found["unit"]]
+        if seconds > MAX_DURATION_S:
+            raise ValueError("is more than a day")
+        if seconds == 0 and not may_be_zero:
+            raise ValueError("must be more than 0: no observation is younger than that")
+        return seconds
+
+    return parse
+
+
+def as_verbosity(raw: object) -> int:
+    """Read how much to say, from 0 to 10."""
+    text = _text(raw)
+    if not (text.isascii() and text.isdecimal()) or len(text) > 2 or int(text) > 10:
+        raise ValueError("is no verbosity")
+    return int(text)
+
+
+def as_address(raw: object) -> Address:
+    """Read host:port.
+
+    >>> as_address("127.0.0.1:8780"), str(as_address("[::1]:0"))
+    (Address(host='127.0.0.1', port=8780), '[::1]:0')
+    """
+    found = _ADDRESS.fullmatch(_text(raw))
+    if found is None or int(found["port"]) > 65_535:
+        raise ValueError("is not host:port")
+    return Address(found["host"].strip("[]"), int(found["port"]))
+
+
+def as_label_key(raw: object) -> str:
+    """Read a Kubernetes label key; empty is none."""
+    text = _quoted(raw)
+    prefix, slash, name = text.rpartition("/")
+    if text and (not _LABEL_NAME.fullmatch(name) or (slash and not _LABEL_PREFIX.fullmatch(prefix))):
+        raise ValueError("is not a Kubernetes label key")
+    return text
+
+
+def as_label_value(raw: object) -> str:
+    """Read a Kubernetes label value; empty is none."""
+    text = _quoted(raw)
+    if text and not _LABEL_NAME.fullmatch(text):
+        raise ValueError("is not a Kubernetes label value")
+    return text
+
+
+def _text(raw: object) -> str:
+    """Bring what a file, a variable or a flag holds into one spelling."""
+    match raw:
+        case str():
+            return raw.strip()
+        case bool():
+            return "true" if raw else "false"
+        case int() | float():
+            return str(raw)
+        case None:
+            raise ValueError("has no value")
+        case _:
+            raise ValueError("is not a single value")
+
+
+def _quoted(raw: object) -> str:
+    """Read a text that YAML must not have taken for something else: `yes` is not `true`, `1.10` not `1.1`."""
+    text = _text(raw)
+    if isinstance(raw, str):
+        return text
+    raise ValueError("is not a text; put it in quotes")

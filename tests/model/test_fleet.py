@@ -20,6 +20,13 @@ def test_rows_of_a_node_that_left_are_used_again() -> None:
     assert fleet.gpu("GPU-a") is None
 
 
+def test_rows_without_a_node_fit_nothing() -> None:
+    fleet = fleet_of(node("n1", gpu("GPU-a"), gpu("GPU-b")))
+    fleet.remove_node("n1")
+
+    assert fleet.columns.static_code.tolist() == [CODE_OF[Reason.NO_SUCH_GPU]] * 2
+
+
 def test_a_row_used_again_keeps_nothing_of_the_card_before() -> None:
     fleet = fleet_of(node("n1", gpu("GPU-a", 80_000)))
     fleet.adopt([claim(8_000)])

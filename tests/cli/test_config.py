@@ -69,10 +69,10 @@ def test_the_table_is_for_people(write: Writer, capsys: pytest.CaptureFixture[st
     assert ["nodePoolLabelKey", '""', "default"] in lines
 
 
-def test_the_group_alone_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["config"]) == 0
+def test_the_group_alone_says_where_its_help_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config"]) == 2
 
-    assert "Usage: vramline config" in capsys.readouterr().out
+    assert capsys.readouterr().err == "error: Missing command; see `vramline config --help`\n"
 
 
 def test_all_mistakes_of_all_sources_are_lines_on_standard_error(

@@ -5,8 +5,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from vramline.cli.apps import examples, new_app
-from vramline.cli.output import OutputFormat, OutputOption, print_data, print_table
+from vramline.cli.apps import new_app
+from vramline.cli.output import OutputFormat, OutputOption, examples, print_data, print_table
 from vramline.cli.settings_file import ConfigOption, load_settings
 from vramline.settings import SETTINGS, Address, Origin, Settings
 
@@ -24,11 +24,9 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True):
     overrides: tuple[str, ...]
 
 
-@app.callback(invoke_without_command=True)
-def config(context: typer.Context) -> None:
+@app.callback()
+def config() -> None:
     """Show the settings in force and where each came from."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
 
 
 @app.command(

@@ -65,7 +65,10 @@ class _LazyGroup(TyperGroup):
 def _load(entry: Command) -> Any:  # noqa: ANN401 — typer hides the type
     """Import a command's module and return the command in it, or the module's whole group."""
     found = get_command(importlib.import_module(entry.module).app)
-    return found.commands.get(entry.name, found) if isinstance(found, TyperGroup) else found
+    if not isinstance(found, TyperGroup):
+        return found
+    found.no_args_is_help = False  # a call without a command is a mistake of one line, as any other
+    return found.commands.get(entry.name, found)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 — typer's callbacks take the value alone

@@ -5,8 +5,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from vramline.cli.apps import new_app
-from vramline.cli.output import OutputFormat, OutputOption, examples, print_data, print_table
+from vramline.cli.apps import examples, new_app
+from vramline.cli.output import OutputFormat, OutputOption, print_data, print_table
 from vramline.cli.settings_file import ConfigOption, load_settings
 from vramline.settings import SETTINGS, Address, Origin, Settings
 

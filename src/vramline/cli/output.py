@@ -1,4 +1,4 @@
-"""Printing shared by all commands: `-o table|json|yaml`, tables, examples in the help.
+"""Printing shared by all commands: `-o table|json|yaml` and tables.
 
 Data goes to standard output, everything else to standard error. Colours only on a terminal, and never
 where `NO_COLOR` is set. Heavy libraries are imported when something is printed with them.
@@ -17,7 +17,7 @@ from vramline.cli.text import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["OutputFormat", "OutputOption", "examples", "get_console", "print_data", "print_table"]
+__all__ = ["OutputFormat", "OutputOption", "get_console", "print_data", "print_table"]
 
 _PIPED_WIDTH = 10_000
 """Columns of output that is no terminal: wide enough that no line is ever folded."""
@@ -35,11 +35,6 @@ OutputOption = Annotated[
     OutputFormat, typer.Option("--output", "-o", help="How to print.", show_default=True, case_sensitive=True)
 ]
 """Type of the `-o` option: `output: OutputOption = OutputFormat.TABLE`."""
-
-
-def examples(*lines: str) -> str:
-    """Return the epilog of a command's help: one example a line, kept as written."""
-    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
 
 def print_data(data: object, output: OutputFormat, *, table: Callable[[], None]) -> None:

@@ -60,6 +60,12 @@ class Block:
         self.node: int | None = None
         self.gpus: tuple[PhysicalGpu, ...] = ()
 
+    def copy(self) -> "Block":
+        """Return the same run of rows."""
+        copy = Block(self.start, self.width)
+        copy.node, copy.gpus = self.node, self.gpus
+        return copy
+
 
 class GpuColumns:
     """Struct of arrays over all cards of the fleet."""
@@ -87,6 +93,18 @@ class GpuColumns:
         if name not in arrays:
             raise AttributeError(name)
         return arrays[name][: self._size]
+
+    def copy(self) -> "GpuColumns":
+        """Return columns with the same rows that may be changed without changing these."""
+        copy = GpuColumns()
+        copy._size = self._size
+        copy._arrays = {name: array.copy() for name, array in self._arrays.items()}
+        copy.blocks = [block.copy() for block in self.blocks]
+        copy._idle = {width: list(numbers) for width, numbers in self._idle.items()}
+        copy._starts, copy._node_of_block = self._starts.copy(), self._node_of_block.copy()
+        copy.row_of, copy._gpu_at = dict(self.row_of), list(self._gpu_at)
+        copy.models, copy._model_index = list(self.models), dict(self._model_index)
+        return copy
 
     def card(self, row: int) -> PhysicalGpu:
         """Return the card of a row that is in use."""

@@ -45,6 +45,11 @@ class _Place:
         self.node = node
         self.block: int | None = None
 
+    def copy(self) -> "_Place":
+        copy = _Place(self.number, self.node)
+        copy.block = self.block
+        return copy
+
 
 class Fleet:
     """Every node and card, every claim, every observation."""
@@ -61,6 +66,15 @@ class Fleet:
         self._observations: dict[str, Observation] = {}
         self._rank: npt.NDArray[np.int64] | None = None
         self._node_codes: npt.NDArray[np.int8] | None = None
+
+    def copy(self) -> "Fleet":
+        """Return the same fleet, to try something on. Neither notices what happens to the other."""
+        copy = Fleet(self.margin)
+        copy.ledger, copy.columns, copy.generation = self.ledger.copy(), self.columns.copy(), self.generation
+        copy._places = {name: place.copy() for name, place in self._places.items()}
+        copy._numbers, copy._idle_numbers = list(self._numbers), list(self._idle_numbers)
+        copy._observations = dict(self._observations)
+        return copy
 
     # ── nodes ────────────────────────────────────────────────────────────────────────────────────
 

@@ -45,6 +45,14 @@ class Ledger:
         for claims in self._by_pod.values():
             yield from claims.values()
 
+    def copy(self) -> "Ledger":
+        """Return a ledger with the same claims that may be changed without changing this one."""
+        copy = Ledger()
+        copy.version = self.version
+        copy._by_card = {uuid: dict(claims) for uuid, claims in self._by_card.items()}
+        copy._by_pod = {pod_uid: dict(claims) for pod_uid, claims in self._by_pod.items()}
+        return copy
+
     def of_card(self, uuid: str) -> tuple[Claim, ...]:
         """Return the claims on one card, oldest first."""
         return tuple(self._by_card.get(uuid, {}).values())

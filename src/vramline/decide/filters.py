@@ -8,7 +8,7 @@ from vramline.model.ask import Ask, Constraints, RealtimeMode
 from vramline.model.columns import GpuColumns
 from vramline.model.reason import CODE_OF, FITS, Reason
 
-__all__ = ["node_code_of_cards", "refuse_cards", "refuse_nodes", "shortfall"]
+__all__ = ["fitting_cards", "node_code_of_cards", "refuse_cards", "refuse_nodes", "shortfall"]
 
 Codes = npt.NDArray[np.int8]
 Mask = npt.NDArray[np.bool_]
@@ -58,7 +58,7 @@ def refuse_nodes(
     codes = node_codes.copy()
     nodes = columns.node_of_block
     here = nodes >= 0
-    enough = _fitting_cards(columns, ask, row_codes) >= ask.gpus
+    enough = fitting_cards(columns, ask, row_codes) >= ask.gpus
     if ask.gpus > 1:
         verdict = np.full(len(nodes), CODE_OF[Reason.NOT_ENOUGH_GPUS], dtype=np.int8)
     else:
@@ -82,7 +82,7 @@ def node_code_of_cards(columns: GpuColumns, row_codes: Codes, short: npt.NDArray
     return (columns.lowest_per_block(packed) % 64).astype(np.int8)
 
 
-def _fitting_cards(columns: GpuColumns, ask: Ask, row_codes: Codes) -> npt.NDArray[np.int64]:
+def fitting_cards(columns: GpuColumns, ask: Ask, row_codes: Codes) -> npt.NDArray[np.int64]:
     """Count the cards of each block that may be taken together."""
     fits = row_codes == FITS
     if not ask.constraints.numa_bind or ask.gpus == 1:

@@ -1,0 +1,126 @@
+"""The one line about a pod: where it went and how good that is, or how many nodes refused it and why."""
+
+from typing import assert_never
+
+import numpy as np
+import numpy.typing as npt
+
+from vramline.decide.scores import UNREACHABLE
+from vramline.explain.figures import rows_of
+from vramline.explain.nearness import Survey, count_reasons, most_frequent
+from vramline.explain.text import card_name, clip, histogram, seconds
+from vramline.model.decision import Decision, DecisionWarning, Placement
+from vramline.model.fleet import Fleet
+from vramline.model.reason import CODE_OF, FITS, Reason, WarningCode
+from vramline.units import format_mib
+
+__all__ = ["explain_hosts", "message_of", "warning_sentences"]
+
+_INVENTORY_REASONS = (Reason.INVENTORY_CONFLICT, Reason.UNKNOWN_INVENTORY, Reason.FROZEN_NODE)
+
+
+def message_of(fleet: Fleet, decision: Decision, survey: Survey) -> str:
+    """Say in one line what became of the pod; as short for 5,000 nodes as for 5."""
+    if decision.placement is not None:
+        return _placed(fleet, decision, decision.placement, survey)
+    message = _none_fit(len(survey.numbers), survey.counts, survey.speaks, _detail(fleet, decision, survey))
+    if decision.nominated is not None:
+        released = format_mib(_releasing_where_nominated(fleet, decision, decision.nominated))
+        message += f"; would fit on {decision.nominated} once {released} are released"
+    return message
+
+
+def explain_hosts(fleet: Fleet, codes: npt.NDArray[np.int8]) -> tuple[Reason, str]:
+    """Say why a pod that asks for no GPU fits on no node; `codes` is by node number.
+
+    Without any node the reason is NotACandidate.
+    """
+    here = codes[fleet.live_numbers()]
+    reason = most_frequent(here) if here.any() else Reason.NOT_A_CANDIDATE
+    return reason, _none_fit(len(here), count_reasons(here), reason, "")
+
+
+def warning_sentences(decision: Decision) -> list[str]:
+    """Say each warning of a decision; every sentence begins with its code."""
+    return [f"{warning.code}: {_warning_text(warning, decision)}" for warning in decision.warnings]
+
+
+def _warning_text(warning: DecisionWarning, decision: Decision) -> str:
+    match warning.code:
+        case WarningCode.STRICT_WOULD_REFUSE:
+            return f"{warning.gpu} has {warning.free:,} MiB free by the card, {warning.ask:,} asked"
+        case WarningCode.PLACED_BY_BOOKS:
+            if warning.age_s is None:
+                return f"no observation of {warning.gpu}"
+            return f"the observation of {warning.gpu} is {seconds(warning.age_s)} old"
+        case WarningCode.NO_IDLE_GPU:
+            cards = decision.ask.gpus
+            return "the chosen GPU is not idle" if cards == 1 else f"not all {cards} chosen GPUs are idle"
+        case _:
+            assert_never(warning.code)
+
+
+def _placed(fleet: Fleet, decision: Decision, placement: Placement, survey: Survey) -> str:
+    free = [int(decision.free[fleet.columns.row_of[share.uuid]]) for share in placement.gpus]
+    asks = sorted({share.mib for share in placement.gpus})
+    if len(placement.gpus) == 1:
+        cards = f"{placement.gpus[0].uuid}, {asks[0]:,} of {free[0]:,} MiB free"
+    else:
+        each = format_mib(asks[0]) if len(asks) == 1 else f"{asks[0]:,} to {asks[-1]:,} MiB"
+        cards = f"{len(placement.gpus)} GPUs, {each} on each, at least {format_mib(min(free))} free there"
+    fitting = survey.fitting_nodes
+    if fitting == 1:
+        return f"{placement.node}: {cards}; the only one of {len(survey.numbers):,} nodes that fits"
+    return f"{placement.node}: {cards}; best of {fitting:,} fitting nodes by {decision.policy}"
+
+
+def _none_fit(nodes: int, counts: dict[Reason, int], reason: Reason | None, detail: str) -> str:
+    if not nodes:
+        return "0/0 nodes fit: there are no nodes"
+    return f"0/{nodes:,} nodes fit: {histogram(counts, first=reason, detail=detail)}"
+
+
+def _detail(fleet: Fleet, decision: Decision, survey: Survey) -> str:
+    """Say with numbers how near the nearest node came, where there is a number to say."""
+    nearest = _nearest_of(decision, survey)
+    if nearest is None:
+        return ""
+    name = fleet.name_of(nearest)
+    if survey.speaks in _INVENTORY_REASONS:
+        node = fleet.node(name)
+        return "" if node is None or node.problem is None else f"{name}: {clip(node.problem.detail)}"
+    lacking = int(survey.lacking[nearest])
+    short = f", short by {format_mib(lacking)}" if 0 < lacking < UNREACHABLE else ""
+    if survey.speaks is Reason.NOT_ENOUGH_GPUS:
+        return f"closest {name}, {survey.fitting[nearest]} of {decision.ask.gpus} GPUs fit{short}"
+    if survey.speaks in {Reason.INSUFFICIENT_VRAM, Reason.GPU_TOO_SMALL}:
+        return f"closest {card_name(name, _nearest_card(fleet, decision, nearest))}{short}"
+    return ""
+
+
+def _nearest_of(decision: Decision, survey: Survey) -> int | None:
+    """Return the nearest node among those that have the reason of the pod."""
+    if survey.speaks is None:
+        return None
+    same = survey.numbers[decision.node_codes[survey.numbers] == CODE_OF[survey.speaks]]
+    return int(same[0]) if len(same) else None
+
+
+def _nearest_card(fleet: Fleet, decision: Decision, number: int) -> str:
+    """Return the card of a node that lacks the fewest MiB."""
+    code = decision.node_codes[number]
+    rows = [row for row in rows_of(fleet, number) if decision.row_codes[row] == code]
+    return fleet.columns.card(min(rows, key=lambda row: decision.sizes[row] - decision.free[row])).uuid
+
+
+def _releasing_where_nominated(fleet: Fleet, decision: Decision, name: str) -> int:
+    """Return how much is releasing on the cards of the nominated node that the ask waits for."""
+    number, columns = fleet.node_number(name), fleet.columns
+    waits: list[tuple[int, int]] = []
+    for row in () if number is None else rows_of(fleet, number):
+        short = max(0, int(decision.sizes[row] - decision.free[row]))
+        releasing = columns.held_releasing if decision.observed[row] else columns.claimed_releasing
+        if decision.row_codes[row] in {FITS, CODE_OF[Reason.INSUFFICIENT_VRAM]} and releasing[row] >= short:
+            waits.append((short, int(releasing[row])))
+    needed = None if decision.ask.constraints.numa_bind else decision.ask.gpus
+    return sum(releasing for short, releasing in sorted(waits)[:needed] if short)

@@ -1,0 +1,69 @@
+"""GPU-feature-discovery labels: how many cards of one sort, how large, how often advertised."""
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from vramline.errors import RequestError
+from vramline.units import MAX_MIB
+from vramline.wire import keys
+
+__all__ = ["MAX_CARDS", "GfdLabels", "read_gfd"]
+
+MAX_CARDS = 1024
+"""Most cards of one node that are believed."""
+
+_DIGITS = re.compile(r"[0-9]{1,10}", re.ASCII)
+_SHARED = re.compile(r"[-_ ]SHARED$", re.IGNORECASE)
+_MIG = re.compile(r"[-_ ]MIG[-_ ]", re.IGNORECASE)
+_MAX_REPLICAS = 65_535
+
+
+class GfdLabels(msgspec.Struct, frozen=True, kw_only=True):
+    """What the labels say; None: they do not say it."""
+
+    count: int | None = None
+    memory: int | None = None
+    """MiB of one card (of one instance, where `mig`)."""
+    replicas: int | None = None
+    model: str = ""
+    shared: bool = False
+    """Something besides a replica count says that devices are views of cards."""
+    mig: bool = False
+    """Every GPU of the node is partitioned: the labels describe instances, not cards."""
+
+    @property
+    def may_be_replicated(self) -> bool:
+        """Whether the number of devices says nothing about the number of cards."""
+        return self.shared or (self.replicas or 1) > 1
+
+
+def read_gfd(labels: Mapping[str, str], subject: str) -> GfdLabels:
+    """Read the labels that are there."""
+    product = labels.get(keys.GFD_PRODUCT, "")
+    strategy = labels.get(keys.GFD_SHARING_STRATEGY, "none")
+    model = _SHARED.sub("", product)
+    return GfdLabels(
+        count=_read(labels, keys.GFD_COUNT, MAX_CARDS, subject),
+        memory=_read(labels, keys.GFD_MEMORY, MAX_MIB, subject) or None,
+        replicas=_read(labels, keys.GFD_REPLICAS, _MAX_REPLICAS, subject) or None,
+        model=model,
+        shared=model != product or strategy not in ("none", ""),
+        mig=_MIG.search(product) is not None,
+    )
+
+
+def _read(labels: Mapping[str, str], key: str, high: int, subject: str) -> int | None:
+    text = labels.get(key)
+    if text is None:
+        return None
+    if not _DIGITS.fullmatch(text) or int(text) > high:
+        raise RequestError(
+            subject=subject,
+            field=f"label {key}",
+            value=text,
+            problem="is not a believable number",
+            accepted=f"a whole number from 0 to {high}",
+        )
+    return int(text)

@@ -1,0 +1,121 @@
+"""Every annotation, label and resource key that Vramline reads or writes, spelled once, here."""
+
+__all__ = [
+    "ALLOCATION",
+    "ASK",
+    "GFD_COUNT",
+    "GFD_MEMORY",
+    "GFD_MIG_STRATEGY",
+    "GFD_PRODUCT",
+    "GFD_REPLICAS",
+    "GFD_SHARING_STRATEGY",
+    "GPUS",
+    "GPUS_PHYSICAL",
+    "GPU_CORES",
+    "GPU_COUNT",
+    "GPU_COUNT_SHARED",
+    "GPU_MEMORY_MIB",
+    "GPU_MEMORY_PERCENT",
+    "GPU_PRIORITY",
+    "GROUP",
+    "HAMI_ALLOCATED",
+    "HAMI_CORDON",
+    "HAMI_ENABLE_REALTIME",
+    "HAMI_GPU_POLICY",
+    "HAMI_NODE_POLICY",
+    "HAMI_NOUSE_TYPE",
+    "HAMI_NOUSE_UUID",
+    "HAMI_NUMA_BIND",
+    "HAMI_REGISTER",
+    "HAMI_SCORING_WEIGHTS",
+    "HAMI_USE_TYPE",
+    "HAMI_USE_UUID",
+    "HAMI_VGPU_MODE",
+    "KAI_APP_LABEL",
+    "KAI_CONTAINER_PREFIX",
+    "KAI_FRACTION",
+    "KAI_FRACTION_CONTAINER",
+    "KAI_FRACTION_DEVICES",
+    "KAI_GROUP_LABEL",
+    "KAI_LIMIT_SUFFIX",
+    "KAI_MEMORY",
+    "KAI_REQUEST_SUFFIX",
+    "KAI_RESERVED_UUID",
+    "MANAGED",
+    "MIG_RESOURCE_PREFIX",
+    "REALTIME_CHECK",
+    "VISIBLE_DEVICES",
+    "VRAM",
+]
+
+# ── Vramline ─────────────────────────────────────────────────────────────────────────────────────────
+GROUP = "vramline.io"
+"""API group of our objects, and the domain of our annotations."""
+VRAM = "vramline.io/vram"
+"""Pod annotation: memory on each GPU."""
+GPUS = "vramline.io/gpus"
+"""Pod annotation: on how many GPUs."""
+REALTIME_CHECK = "vramline.io/realtime-check"
+"""Pod annotation: the pod's own mode of the real-time check."""
+ASK = "vramline.io/ask"
+"""Pod annotation, sealed: the ask as it was before the webhook rewrote the limits."""
+ALLOCATION = "vramline.io/allocation"
+"""Pod annotation, sealed: node, GPUs and ledger version."""
+VISIBLE_DEVICES = "vramline.io/visible-devices"
+"""Pod annotation, sealed: comma list of UUIDs that becomes `NVIDIA_VISIBLE_DEVICES`."""
+MANAGED = "vramline.io/managed"
+"""Resource that marks a pod as ours; its amount means nothing."""
+GPUS_PHYSICAL = "vramline.io/gpus-physical"
+"""Node annotation: the physical GPUs, where no label tells them."""
+
+# ── NVIDIA and HAMi resources ────────────────────────────────────────────────────────────────────────
+GPU_COUNT = "nvidia.com/gpu"
+GPU_COUNT_SHARED = "nvidia.com/gpu.shared"
+"""What the device plugin calls `nvidia.com/gpu` when it renames time-sliced devices."""
+GPU_MEMORY_MIB = "nvidia.com/gpumem"
+GPU_MEMORY_PERCENT = "nvidia.com/gpumem-percentage"
+GPU_CORES = "nvidia.com/gpucores"
+GPU_PRIORITY = "nvidia.com/priority"
+MIG_RESOURCE_PREFIX = "nvidia.com/mig-"
+
+# ── KAI ──────────────────────────────────────────────────────────────────────────────────────────────
+KAI_MEMORY = "gpu-memory"
+KAI_FRACTION = "gpu-fraction"
+KAI_FRACTION_DEVICES = "gpu-fraction-num-devices"
+KAI_FRACTION_CONTAINER = "gpu-fraction-container-name"
+KAI_CONTAINER_PREFIX = "nvidia.com/container."
+"""Pod annotation: this, a container's name, and one of the two suffixes."""
+KAI_REQUEST_SUFFIX = ".gpu-memory.request"
+KAI_LIMIT_SUFFIX = ".gpu-memory.limit"
+KAI_GROUP_LABEL = "runai-gpu-group"
+"""Pod label: the KAI group; for several devices `runai-gpu-group/<group>`, one label each."""
+KAI_RESERVED_UUID = "run.ai/reserve_for_gpu_index"
+"""Annotation of a reservation pod: the UUID (not the index) of the card it holds."""
+KAI_APP_LABEL = "app"
+"""Label whose value tells a reservation pod."""
+
+# ── HAMi annotations ─────────────────────────────────────────────────────────────────────────────────
+HAMI_USE_TYPE = "nvidia.com/use-gputype"
+HAMI_NOUSE_TYPE = "nvidia.com/nouse-gputype"
+HAMI_USE_UUID = "nvidia.com/use-gpuuuid"
+HAMI_NOUSE_UUID = "nvidia.com/nouse-gpuuuid"
+HAMI_NUMA_BIND = "nvidia.com/numa-bind"
+HAMI_VGPU_MODE = "nvidia.com/vgpu-mode"
+HAMI_NODE_POLICY = "hami.io/node-scheduler-policy"
+HAMI_GPU_POLICY = "hami.io/gpu-scheduler-policy"
+HAMI_SCORING_WEIGHTS = "hami.io/device-scoring-weights"
+HAMI_ENABLE_REALTIME = "hami.io/enable-realtime-check"
+HAMI_ALLOCATED = "hami.io/vgpu-devices-allocated"
+"""Pod annotation: the devices of every container."""
+HAMI_REGISTER = "hami.io/node-nvidia-register"
+"""Node annotation: the cards, as JSON or in the older comma format."""
+HAMI_CORDON = "hami.io/device-cordon"
+"""Node annotation: comma list of UUIDs that get nothing new."""
+
+# ── GPU-feature-discovery labels ─────────────────────────────────────────────────────────────────────
+GFD_COUNT = "nvidia.com/gpu.count"
+GFD_MEMORY = "nvidia.com/gpu.memory"
+GFD_REPLICAS = "nvidia.com/gpu.replicas"
+GFD_PRODUCT = "nvidia.com/gpu.product"
+GFD_SHARING_STRATEGY = "nvidia.com/gpu.sharing-strategy"
+GFD_MIG_STRATEGY = "nvidia.com/mig.strategy"

@@ -1,0 +1,109 @@
+"""`GpuLedger`: the claims on one node's cards, as the scheduler stores them."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from vramline.errors import RequestError
+from vramline.model.claim import Claim
+from vramline.units import MAX_MIB, Mib
+from vramline.wire.decoding import convert_document
+from vramline.wire.own_objects import API_VERSION, OwnMeta, check_version
+from vramline.wire.uuids import card_of
+
+__all__ = ["GpuLedger", "decode_ledger", "encode_ledger"]
+
+KIND = "GpuLedger"
+
+_Epoch = Annotated[int, Meta(ge=0, le=2**62)]
+_Words = Annotated[str, Meta(min_length=1)]
+
+
+class GpuLedger(msgspec.Struct, frozen=True, kw_only=True):
+    """The stored part of a node's claims: promised, not yet removed. States are derived, not stored."""
+
+    node: str
+    epoch: int = 0
+    """Which leader wrote it last."""
+    claims: tuple[Claim, ...] = ()
+    """In the order of the document: card by card."""
+    resource_version: str = ""
+    """What the API server calls this version; the precondition of the next write."""
+
+
+class _Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    pod_uid: _Words = msgspec.field(name="podUID")
+    pod: _Words
+    mib: Annotated[int, Meta(ge=1, le=MAX_MIB)]
+    cores: Annotated[int, Meta(ge=0, le=100)] = 0
+    epoch: _Epoch = 0
+
+
+class _Spec(msgspec.Struct, frozen=True, kw_only=True):
+    epoch: _Epoch = 0
+    claims: dict[_Words, list[_Claim]] | None = None
+
+
+class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    api_version: str
+    kind: str
+    metadata: OwnMeta
+    spec: _Spec | None = None
+
+
+def decode_ledger(document: object, *, subject: str = KIND) -> GpuLedger:
+    """Read a ledger object as a YAML or JSON parser returned it."""
+    read = convert_document(document, _Document, subject=subject)
+    check_version(read.api_version, subject=subject)
+    spec = read.spec or _Spec()
+    claims = tuple(
+        Claim(
+            pod_uid=claim.pod_uid,
+            pod=claim.pod,
+            gpu=card_of(uuid),
+            mib=Mib(claim.mib),
+            cores=claim.cores,
+            epoch=claim.epoch,
+        )
+        for uuid, on_card in (spec.claims or {}).items()
+        for claim in on_card
+    )
+    _refuse_double_claims(claims, subject)
+    return GpuLedger(
+        node=read.metadata.name,
+        epoch=spec.epoch,
+        claims=claims,
+        resource_version=read.metadata.resource_version or "",
+    )
+
+
+def encode_ledger(ledger: GpuLedger) -> dict[str, object]:
+    """Write a ledger object as plain mappings and lists, ready for JSON or YAML."""
+    by_card: dict[str, list[_Claim]] = {}
+    for claim in ledger.claims:
+        stored = _Claim(
+            pod_uid=claim.pod_uid, pod=claim.pod, mib=claim.mib, cores=claim.cores, epoch=claim.epoch
+        )
+        by_card.setdefault(claim.gpu, []).append(stored)
+    meta = OwnMeta(name=ledger.node, resource_version=ledger.resource_version or None)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": msgspec.to_builtins(meta),
+        "spec": msgspec.to_builtins(_Spec(epoch=ledger.epoch, claims=by_card)),
+    }
+
+
+def _refuse_double_claims(claims: tuple[Claim, ...], subject: str) -> None:
+    seen: set[tuple[str, str]] = set()
+    for claim in claims:
+        if (claim.gpu, claim.pod_uid) in seen:
+            raise RequestError(
+                subject=subject,
+                field=f"spec.claims[{claim.gpu}]",
+                value=claim.pod_uid,
+                problem="holds two claims on this card",
+                accepted="one claim for each pod on a card",
+            )
+        seen.add((claim.gpu, claim.pod_uid))

@@ -1,0 +1,189 @@
+"""From a Kubernetes node, and its agent's report where there is one, to the node of the model.
+
+Sources of inventory, best first: report, HAMi's register, GPU-feature-discovery labels, an operator's
+annotation. The best one is believed; one that contradicts it makes the node say so instead of guessing.
+Docs: docs/wire.md.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from vramline.model.gpu import PhysicalGpu
+from vramline.model.node import HostRoom, InventorySource, Node, NodeProblem, ProblemKind, Taint
+from vramline.model.observation import Observation
+from vramline.wire import keys
+from vramline.wire.cards import (
+    cards_by_hami,
+    cards_by_labels,
+    cards_by_report,
+    cards_by_statement,
+    set_slots,
+)
+from vramline.wire.gfd import GfdLabels, read_gfd
+from vramline.wire.gpus_physical import read_gpus_physical
+from vramline.wire.hami import decode_register
+from vramline.wire.inventory import Inventory, find_conflict, lower_scaled_totals
+from vramline.wire.kubernetes import NodeObject, NodeSpec, NodeStatus, Quantities
+from vramline.wire.quantities import read_amount, read_whole
+from vramline.wire.report_v1alpha1 import GpuReport, observe
+from vramline.wire.uuids import card_of, name_card
+
+__all__ = ["NodeReading", "read_node"]
+
+_MAX_DEVICES = 1024 * 65_535
+
+
+class NodeReading(msgspec.Struct, frozen=True, kw_only=True):
+    """A node, what was seen on its cards (by UUID), and what an operator should know."""
+
+    node: Node
+    observations: dict[str, Observation]
+    warnings: tuple[str, ...] = ()
+
+
+class _Advertised(msgspec.Struct, frozen=True):
+    """Devices that kubelet advertises: GPUs and their replicas (None: not at all), and MIG instances."""
+
+    gpus: int | None
+    mig: int
+
+
+def read_node(node: NodeObject, report: GpuReport | None) -> NodeReading:
+    """Translate one node. Raises `RequestError` where a single value is malformed."""
+    subject = f"Node {node.name}"
+    spec, status = node.spec or NodeSpec(), node.status or NodeStatus()
+    offered = (status.capacity if status.allocatable is None else status.allocatable) or {}
+    devices = _Advertised(*_count_devices(offered, subject))
+    gfd = read_gfd(node.metadata.labels or {}, subject)
+    sources, warnings = _list_sources(node, report, gfd, devices)
+    best = next((source for source in sources if source.cards), None)
+    cards: tuple[PhysicalGpu, ...] = ()
+    if best is not None:
+        cards, notes = _finish_cards(best, node, gfd, devices)
+        warnings += notes
+    read = Node(
+        name=node.name,
+        gpus=cards,
+        problem=_find_problem(sources, best, devices),
+        source=best.source if best else InventorySource.NONE,
+        advertised=devices.gpus,
+        ready=all(each.status == "True" for each in status.conditions or () if each.type == "Ready"),
+        cordoned=bool(spec.unschedulable),
+        labels=node.metadata.labels or {},
+        taints=tuple(Taint(each.key, each.value or "", each.effect) for each in spec.taints or ()),
+        host=_read_room(offered, subject),
+        platform=report.platform if report else "",
+    )
+    seen, notes = _list_observations(report, node.name)
+    return NodeReading(node=read, observations=seen, warnings=(*warnings, *notes))
+
+
+def _list_sources(
+    node: NodeObject, report: GpuReport | None, gfd: GfdLabels, devices: _Advertised
+) -> tuple[list[Inventory], list[str]]:
+    """Return what every source says, best first, with HAMi's scaling undone."""
+    subject = f"Node {node.name}"
+    annotations = node.metadata.annotations or {}
+    reported = cards_by_report(report, node.name) if report else None
+    stated = labelled = registered = None
+    if keys.GPUS_PHYSICAL in annotations:
+        statement = read_gpus_physical(annotations[keys.GPUS_PHYSICAL], subject)
+        stated = cards_by_statement(statement, node.name, gfd)
+    if gfd.count is not None or stated is None:  # a stated number is better than one made of devices
+        labelled = cards_by_labels(gfd, node.name, devices.gpus, devices.mig)
+    warnings: list[str] = []
+    if keys.HAMI_REGISTER in annotations:
+        register = decode_register(annotations[keys.HAMI_REGISTER], subject=subject)
+        registered = cards_by_hami(register, node.name)
+        truth = reported or labelled or stated
+        if truth is not None:
+            registered, warnings = lower_scaled_totals(registered, truth)
+    found = (reported, registered, labelled, stated)
+    return [source for source in found if source is not None], warnings
+
+
+def _finish_cards(
+    best: Inventory, node: NodeObject, gfd: GfdLabels, devices: _Advertised
+) -> tuple[tuple[PhysicalGpu, ...], list[str]]:
+    """Set slots, cordons and MIG mode, which no single source knows."""
+    cards, warnings = best.cards, []
+    if (gfd.mig or devices.mig) and best.source is not InventorySource.GFD and not any(c.mig for c in cards):
+        cards = tuple(msgspec.structs.replace(card, mig=True) for card in cards)
+        warnings.append(
+            "GPUs of this node are partitioned by MIG, and nothing says which; all are kept apart"
+        )
+    if not any(card.mig for card in cards):
+        cards, notes = set_slots(cards, devices.gpus, gfd.replicas)
+        warnings += notes
+    cordoned = _read_cordons(node.metadata.annotations or {})
+    for uuid in sorted(cordoned - {card.uuid for card in cards}):
+        warnings.append(f"annotation {keys.HAMI_CORDON} names {uuid}, which is no GPU of this node")
+    if cordoned:
+        cards = tuple(
+            msgspec.structs.replace(card, cordoned=True) if card.uuid in cordoned else card for card in cards
+        )
+    return cards, warnings
+
+
+def _read_cordons(annotations: Mapping[str, str]) -> set[str]:
+    words = annotations.get(keys.HAMI_CORDON, "").split(",")
+    return {card_of(word.strip()) for word in words if word.strip()}
+
+
+def _find_problem(
+    sources: list[Inventory], best: Inventory | None, devices: _Advertised
+) -> NodeProblem | None:
+    for other in sources:
+        if best is not None and other is not best:
+            conflict = find_conflict(best, other)
+            if conflict is not None:
+                return NodeProblem(ProblemKind.INVENTORY_CONFLICT, conflict)
+    if best is None and devices.gpus:
+        detail = (
+            f"kubelet advertises {devices.gpus} GPU devices, but nothing tells how many cards they are"
+            f" and how large: no GpuReport, no {keys.HAMI_REGISTER}, no {keys.GFD_COUNT} with"
+            f" {keys.GFD_MEMORY}, no {keys.GPUS_PHYSICAL}"
+        )
+        return NodeProblem(ProblemKind.UNKNOWN_INVENTORY, detail)
+    return None
+
+
+def _list_observations(report: GpuReport | None, node: str) -> tuple[dict[str, Observation], list[str]]:
+    seen: dict[str, Observation] = {}
+    if report is None or not report.gpus:
+        return seen, []
+    if report.observed_at is None:
+        return seen, ["the GpuReport has no status.observedAt, so that nothing in it counts as observed"]
+    warnings = []
+    for position, gpu in enumerate(report.gpus):
+        index = position if gpu.index is None else gpu.index
+        uuid = card_of(gpu.uuid or name_card(node, index))
+        seen.setdefault(uuid, observe(gpu, report.observed_at))
+        if gpu.used_mib is not None and gpu.used_mib > gpu.total_mib:
+            warnings.append(f"{uuid} is reported to use {gpu.used_mib} MiB of {gpu.total_mib} MiB")
+    return seen, warnings
+
+
+def _count_devices(offered: Quantities, subject: str) -> tuple[int | None, int]:
+    gpus: int | None = None
+    mig = 0
+    for key, value in offered.items():
+        if key in (keys.GPU_COUNT, keys.GPU_COUNT_SHARED) or key.startswith(keys.MIG_RESOURCE_PREFIX):
+            field = f"status.allocatable[{key}]"
+            number = read_whole(value, subject=subject, field=field, low=0, high=_MAX_DEVICES)
+            if key.startswith(keys.MIG_RESOURCE_PREFIX):
+                mig += number
+            else:
+                gpus = (gpus or 0) + number
+    return gpus, mig
+
+
+def _read_room(offered: Quantities, subject: str) -> HostRoom:
+    def read(resource: str, scale: int) -> int | None:
+        value = offered.get(resource)
+        if value is None:
+            return None
+        return read_amount(value, subject=subject, field=f"status.allocatable.{resource}", scale=scale)
+
+    return HostRoom(cpu_milli=read("cpu", 1000), memory_bytes=read("memory", 1), pods=read("pods", 1))

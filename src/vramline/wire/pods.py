@@ -1,0 +1,83 @@
+"""From a Kubernetes pod to the pod that placement reasons about."""
+
+import re
+
+from vramline.errors import RequestError
+from vramline.model.pod import Allocation, Pod, PodPhase
+from vramline.wire import keys
+from vramline.wire.allocation import read_allocation
+from vramline.wire.asks import is_reservation_pod, read_ask
+from vramline.wire.hami import decode_devices, sum_devices
+from vramline.wire.host_needs import read_host_needs
+from vramline.wire.identity import namespace_of, subject_of, uid_of
+from vramline.wire.kubernetes import ObjectMeta, PodObject, PodSpec
+from vramline.wire.notes import list_notes
+from vramline.wire.pod_life import read_life
+from vramline.wire.times import seconds_of
+from vramline.wire.uuids import card_of
+
+__all__ = ["read_pod"]
+
+_NAME = re.compile(r"[^\s/]{1,253}")
+
+
+def read_pod(pod: PodObject) -> Pod:
+    """Translate a whole pod; raises `RequestError` with the first thing that is wrong with it."""
+    meta, spec = pod.metadata, pod.spec or PodSpec()
+    subject = subject_of(meta)
+    for field, name in (("metadata.name", meta.name or ""), ("metadata.namespace", namespace_of(meta))):
+        if not _NAME.fullmatch(name):
+            raise RequestError(subject=subject, field=field, value=name, problem="is not a name")
+    ask = read_ask(pod)
+    life = read_life(pod)
+    placed = bool(spec.node_name) and life.phase is not PodPhase.FINISHED
+    return Pod(
+        namespace=namespace_of(meta),
+        name=meta.name or "",
+        uid=uid_of(meta),
+        ask=ask,
+        host=read_host_needs(spec, subject),
+        phase=life.phase,
+        node=spec.node_name or None,
+        allocation=_find_allocation(meta, spec.node_name or "", subject) if placed else None,
+        created_at=None if meta.creation_timestamp is None else seconds_of(meta.creation_timestamp),
+        started_at=life.started_at,
+        ended_at=life.ended_at,
+        priority=spec.priority or 0,
+        reserves_group=_reserved_group(meta),
+        notes=list_notes(pod, asks=ask is not None),
+    )
+
+
+def _find_allocation(meta: ObjectMeta, node: str, subject: str) -> Allocation | None:
+    """Read which cards the pod is on: our own annotation first, then HAMi's, then KAI's groups."""
+    if is_reservation_pod(meta):
+        return None
+    annotations = meta.annotations or {}
+    own = annotations.get(keys.ALLOCATION)
+    if own is not None:
+        return read_allocation(own, node=node, subject=subject)
+    devices = annotations.get(keys.HAMI_ALLOCATED)
+    if devices is not None:
+        shares = sum_devices(decode_devices(devices, subject=subject))
+        return Allocation(gpus=shares, origin=keys.HAMI_ALLOCATED) if shares else None
+    groups = _groups(meta)
+    return Allocation(groups=groups, origin=keys.KAI_GROUP_LABEL) if groups else None
+
+
+def _groups(meta: ObjectMeta) -> tuple[str, ...]:
+    """Return the KAI groups of a pod: one plain label, or one label for each of several devices."""
+    found = {
+        value or key.removeprefix(f"{keys.KAI_GROUP_LABEL}/"): None
+        for key, value in (meta.labels or {}).items()
+        if key == keys.KAI_GROUP_LABEL or key.startswith(f"{keys.KAI_GROUP_LABEL}/")
+    }
+    return tuple(group for group in found if group)
+
+
+def _reserved_group(meta: ObjectMeta) -> tuple[str, str] | None:
+    if not is_reservation_pod(meta):
+        return None
+    group = (meta.labels or {}).get(keys.KAI_GROUP_LABEL)
+    uuid = (meta.annotations or {}).get(keys.KAI_RESERVED_UUID)
+    return (group, card_of(uuid)) if group and uuid else None

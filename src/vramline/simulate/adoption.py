@@ -1,0 +1,152 @@
+"""What is there already: the pods of a snapshot become claims before anything new is placed.
+
+A pod's cards are the ones that its own annotation names, then the ledger's, then its KAI group's; where
+nobody says, the engine assigns them on the pod's node. Evidence that names a card which is not there, or
+two pieces of evidence that disagree, freeze that node and only that node.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from vramline.decide.sizes import size_on_each_card
+from vramline.errors import RequestError
+from vramline.model.ask import Ask
+from vramline.model.claim import Claim, ClaimState
+from vramline.model.fleet import Fleet
+from vramline.model.node import NodeProblem, ProblemKind
+from vramline.model.pod import GpuShare, Pod, PodPhase
+from vramline.model.rules import Rules
+from vramline.units import Mib
+
+__all__ = ["adopt_pods", "claims_of", "gpus_of_groups"]
+
+_STATES = {
+    PodPhase.BOUND: ClaimState.BOUND,
+    PodPhase.RUNNING: ClaimState.RUNNING,
+    PodPhase.RELEASING: ClaimState.RELEASING,
+}
+
+
+def claims_of(pod: Pod, shares: Iterable[GpuShare]) -> tuple[Claim, ...]:
+    """Return the claims of a pod that is on its node already."""
+    return tuple(
+        Claim(
+            pod_uid=pod.uid,
+            pod=pod.key,
+            gpu=share.uuid,
+            mib=share.mib,
+            cores=share.cores,
+            state=_STATES[pod.phase],
+            started_at=pod.started_at,
+            ended_at=pod.ended_at if pod.phase is PodPhase.RELEASING else None,
+        )
+        for share in shares
+    )
+
+
+def gpus_of_groups(pods: Iterable[Pod]) -> dict[str, str]:
+    """Return card by KAI group, as the reservation pods tell it."""
+    return dict(pod.reserves_group for pod in pods if pod.reserves_group is not None)
+
+
+def adopt_pods(
+    fleet: Fleet, pods: Iterable[Pod], rules: Rules, ledger: Mapping[str, tuple[Claim, ...]]
+) -> list[RequestError]:
+    """Turn every pod that is on a node into claims; return what could not be believed.
+
+    `ledger` is by pod UID. Pods whose cards are named come first, so that those without get what is left.
+    """
+    pods = tuple(pods)
+    groups = gpus_of_groups(pods)
+    problems: list[RequestError] = []
+    unnamed: list[tuple[Pod, Ask]] = []
+    for pod in pods:
+        if pod.node is None or pod.ask is None or pod.phase not in _STATES or fleet.node(pod.node) is None:
+            continue
+        try:
+            shares = _named_cards(fleet, pod, pod.ask, groups, ledger.get(pod.uid, ()), rules)
+        except RequestError as error:
+            fleet.freeze(pod.node, NodeProblem(ProblemKind.FROZEN, str(error)))
+            problems.append(error)
+            continue
+        if shares is None:
+            unnamed.append((pod, pod.ask))
+        else:
+            fleet.adopt(claims_of(pod, shares))
+    for pod, ask in unnamed:
+        _assign(fleet, pod, ask, rules, groups)
+    return problems
+
+
+def _named_cards(
+    fleet: Fleet,
+    pod: Pod,
+    ask: Ask,
+    groups: Mapping[str, str],
+    claims: tuple[Claim, ...],
+    rules: Rules,
+) -> tuple[GpuShare, ...] | None:
+    """Return the cards that a pod's evidence names, None where there is no evidence."""
+    told = pod.allocation.gpus if pod.allocation is not None else ()
+    written = tuple(GpuShare(claim.gpu, claim.mib, claim.cores) for claim in claims)
+    if told and written and {(s.uuid, s.mib) for s in told} != {(s.uuid, s.mib) for s in written}:
+        raise RequestError(
+            subject=f"Pod {pod.key}",
+            field="allocation",
+            value=_words(told),
+            problem=f"differs from the GpuLedger of node {pod.node}, which holds {_words(written)};"
+            " the node is frozen until they agree",
+        )
+    shares = told or written
+    if not shares and pod.allocation is not None:
+        shares = _cards_of_groups(
+            fleet, ask, [groups.get(name, name) for name in pod.allocation.groups], rules
+        )
+    for share in shares:
+        gpu = fleet.gpu(share.uuid)
+        if gpu is None or gpu.node != pod.node:
+            raise RequestError(
+                subject=f"Pod {pod.key}",
+                field="allocation",
+                value=share.uuid,
+                problem=f"names a GPU that is not on node {pod.node}; the node is frozen until it is known",
+                accepted=_words_of_cards(fleet, pod.node),
+            )
+    return shares or None
+
+
+def _cards_of_groups(fleet: Fleet, ask: Ask, uuids: list[str], rules: Rules) -> tuple[GpuShare, ...]:
+    """Return shares on cards known only through KAI groups; a group nobody reserved stays unnamed."""
+    if any(fleet.gpu(uuid) is None for uuid in uuids):
+        return ()
+    return _sized(fleet, ask, uuids, rules)
+
+
+def _assign(fleet: Fleet, pod: Pod, ask: Ask, rules: Rules, groups: dict[str, str]) -> None:
+    """Give a pod nobody assigned the cards of its node with the most left by the books, fitting or not.
+
+    It runs there, so it holds memory somewhere; a card that ends up over-promised shows it as a deficit.
+    Pods of one KAI group stay together: the first one decides.
+    """
+    node = fleet.node(pod.node or "")
+    if node is None or not node.gpus:
+        return
+    names = pod.allocation.groups if pod.allocation is not None else ()
+    together = [groups[name] for name in names if name in groups]
+    by_room = sorted(node.gpus, key=lambda gpu: (-fleet.account(gpu.uuid).free_by_books, gpu.uuid))
+    chosen = together or [gpu.uuid for gpu in by_room[: ask.gpus]]
+    groups.update(zip(names, chosen, strict=False))
+    fleet.adopt(claims_of(pod, _sized(fleet, ask, chosen, rules)))
+
+
+def _sized(fleet: Fleet, ask: Ask, uuids: list[str], rules: Rules) -> tuple[GpuShare, ...]:
+    sizes = size_on_each_card(fleet.columns, ask.size, unsized_is_whole=rules.unsized_is_whole)
+    return tuple(GpuShare(uuid, Mib(int(sizes[fleet.columns.row_of[uuid]])), ask.cores) for uuid in uuids)
+
+
+def _words(shares: Iterable[GpuShare]) -> str:
+    return ", ".join(f"{share.uuid} {share.mib} MiB" for share in shares)
+
+
+def _words_of_cards(fleet: Fleet, name: str | None) -> str:
+    node = fleet.node(name or "")
+    return ", ".join(gpu.uuid for gpu in node.gpus) if node is not None and node.gpus else "no GPU at all"

@@ -1,0 +1,271 @@
+"""The embedded cluster: nodes, cards, pods and a queue in memory, placed by the same engine as in production.
+
+It stands in for API server, kube-scheduler and kubelets where there are none. Its clock is a function, so
+that a snapshot, a story and a living demo all run on it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from vramline.decide.engine import decide
+from vramline.decide.host import refuse_by_room, refuse_by_wishes
+from vramline.decide.reserve import reservation_of
+from vramline.errors import InvariantError, RequestError
+from vramline.explain.decision import Explanation, explain_decision, explain_hosts
+from vramline.model.ask import Ask
+from vramline.model.claim import Claim
+from vramline.model.cluster import BindOutcome
+from vramline.model.decision import Decision
+from vramline.model.fleet import DEFAULT_MARGIN, Fleet, Released
+from vramline.model.host import HostColumns
+from vramline.model.node import Node
+from vramline.model.observation import Observation
+from vramline.model.pod import HostNeeds, Pod, PodPhase
+from vramline.model.reason import CODE_OF, FITS, Reason
+from vramline.model.rules import Rules, rules_for
+from vramline.simulate.adoption import adopt_pods
+from vramline.simulate.outcome import Outcome, Status
+from vramline.units import Mib
+
+__all__ = ["EmbeddedCluster"]
+
+
+class EmbeddedCluster:
+    """A cluster without Kubernetes. Satisfies `model.cluster.Cluster`."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        *,
+        clock: Callable[[], float],
+        margin: Mib = DEFAULT_MARGIN,
+        release_grace_s: float = 60.0,
+    ) -> None:
+        self.rules = rules
+        self.fleet = Fleet(margin)
+        self.hosts = HostColumns()
+        self.release_grace_s = release_grace_s
+        self._clock = clock
+        self._pods: dict[str, Pod] = {}
+        self._wishes: dict[bytes, npt.NDArray[np.int8]] = {}
+        self._refusals: dict[bytes, tuple[int, Explanation]] = {}
+
+    # ── state ────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def pods(self) -> Mapping[str, Pod]:
+        """Every pod by UID."""
+        return self._pods
+
+    def now(self) -> float:
+        """The cluster's time."""
+        return self._clock()
+
+    def rules_for(self, ask: Ask | None) -> Rules:
+        """How to decide about this ask."""
+        return self.rules if ask is None else rules_for(self.rules, ask)
+
+    def candidates_for(self, pod: Pod) -> npt.NDArray[np.int8]:
+        """By node number FITS or why the host is out of the question."""
+        return refuse_by_room(self._wishes_of(pod.host), self.hosts, pod.host)
+
+    # ── what happens ─────────────────────────────────────────────────────────────────────────────
+
+    def set_node(self, node: Node, observations: Mapping[str, Observation] | None = None) -> None:
+        """A node joined, or changed."""
+        self.fleet.set_node(node)
+        self._wishes.clear()
+        number = self.fleet.node_number(node.name)
+        if number is None:
+            raise InvariantError(f"node {node.name} has no number")
+        self.hosts.set_node(number, node)
+        for pod in self._pods.values():
+            if pod.node == node.name and pod.phase is not PodPhase.FINISHED:
+                self.hosts.take(number, pod.host)
+        for uuid, observation in (observations or {}).items():
+            self.fleet.observe(uuid, observation)
+
+    def remove_node(self, name: str) -> None:
+        """A node left."""
+        self.fleet.remove_node(name)
+        self._wishes.clear()
+
+    def adopt(
+        self, pods: Iterable[Pod], ledger: Mapping[str, tuple[Claim, ...]] | None = None
+    ) -> list[RequestError]:
+        """Take in pods as a snapshot shows them; return what could not be believed of those on nodes."""
+        pods = tuple(pods)
+        for pod in pods:
+            self._pods[pod.uid] = pod
+            self._move_host(pod, taken=True)
+        problems = adopt_pods(self.fleet, pods, self.rules, ledger or {})
+        self.settle()
+        return problems
+
+    def add_pod(self, pod: Pod) -> None:
+        """A pod was created."""
+        self._pods[pod.uid] = pod
+
+    def place(self, pod_uid: str, *, most_nodes: int | None = 20, why: bool = True) -> Outcome:
+        """Decide about one pending pod and, where it fits, claim and bind in the same step."""
+        pod = self._pods[pod_uid]
+        if pod.ask is None:
+            return self._place_without_gpu(pod)
+        self.fleet.remove_claims(pod_uid)  # a promise left over from an attempt that never bound
+        candidates = self.candidates_for(pod)
+        rules = self.rules_for(pod.ask)
+        decision = decide(self.fleet, pod.ask, rules, now=self.now(), candidates=candidates)
+        explanation = self._explain(decision, rules, candidates, most_nodes=most_nodes, why=why)
+        warnings = (*pod.notes, *explanation.warnings)
+        if decision.placement is None:
+            return Outcome(
+                pod=pod,
+                status=Status.PENDING,
+                reason=explanation.reason,
+                message=explanation.message,
+                warnings=warnings,
+                decision=decision,
+                explanation=explanation,
+            )
+        self._commit(pod, decision)
+        return Outcome(
+            pod=pod,
+            status=Status.BOUND,
+            node=decision.placement.node,
+            gpus=decision.placement.gpus,
+            message=explanation.message,
+            warnings=warnings,
+            decision=decision,
+            explanation=explanation,
+        )
+
+    async def bind(self, pod_uid: str, node: str) -> BindOutcome:
+        """Decide the cards on `node` once more, claim them, and bind."""
+        pod = self._pods.get(pod_uid)
+        number = self.fleet.node_number(node)
+        if pod is None or number is None:
+            return BindOutcome(f"no pod {pod_uid}" if pod is None else f"no node {node}")
+        if pod.phase is not PodPhase.PENDING:
+            return BindOutcome(f"{pod.key} is on {pod.node} already")
+        candidates = self.candidates_for(pod)
+        if pod.ask is None:
+            if candidates[number] != FITS:
+                return BindOutcome(explain_hosts(self.fleet, candidates[[number]])[1])
+            self._settle_on(pod, node)
+            return BindOutcome()
+        only = np.where(np.arange(len(candidates)) == number, candidates, _elsewhere(candidates))
+        self.fleet.remove_claims(pod_uid)
+        rules = self.rules_for(pod.ask)
+        decision = decide(self.fleet, pod.ask, rules, now=self.now(), candidates=only)
+        if decision.placement is None:
+            return BindOutcome(explain_decision(self.fleet, decision, rules, why=False).message)
+        self._commit(pod, decision)
+        return BindOutcome()
+
+    def start_pod(self, pod_uid: str) -> None:
+        """Its containers run."""
+        self._change(pod_uid, phase=PodPhase.RUNNING, started_at=self.now())
+        self.fleet.pod_started(pod_uid, at=self.now())
+
+    def delete_pod(self, pod_uid: str) -> None:
+        """Its deletion was asked for."""
+        if self._pods[pod_uid].node is None:
+            del self._pods[pod_uid]
+            return
+        self._change(pod_uid, phase=PodPhase.RELEASING)
+        self.fleet.pod_deleted(pod_uid)
+
+    def end_pod(self, pod_uid: str) -> None:
+        """Its containers have ended and its object is gone. Its memory stays held until that is proved."""
+        pod = self._pods.pop(pod_uid)
+        self._move_host(pod, taken=False)
+        self.fleet.pod_ended(pod_uid, at=self.now())
+
+    def observe(self, uuid: str, observation: Observation) -> None:
+        """An agent looked at a card."""
+        self.fleet.observe(uuid, observation)
+
+    def settle(self) -> list[Released]:
+        """Let go of memory that is proved free."""
+        return self.fleet.settle(now=self.now(), grace_s=self.release_grace_s, max_age_s=self.rules.max_age_s)
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────────
+
+    def _wishes_of(self, needs: HostNeeds) -> npt.NDArray[np.int8]:
+        key = msgspec.msgpack.encode(
+            (needs.node_selector, needs.affinity, needs.affinity_names, needs.tolerations)
+        )
+        codes = self._wishes.get(key)
+        if codes is None:
+            codes = self._wishes[key] = refuse_by_wishes(self.fleet, needs)
+        return codes
+
+    def _explain(
+        self,
+        decision: Decision,
+        rules: Rules,
+        candidates: npt.NDArray[np.int8],
+        *,
+        most_nodes: int | None,
+        why: bool,
+    ) -> Explanation:
+        """Explain a decision; equal asks that fail one after the other share one explanation."""
+        if decision.placement is not None:
+            return explain_decision(
+                self.fleet, decision, rules, most_nodes=0 if most_nodes else None, why=False
+            )
+        nameless = msgspec.structs.replace(decision.ask, pod="", pod_uid="")
+        key = msgspec.msgpack.encode((nameless, rules, candidates.tobytes(), most_nodes, why))
+        known = self._refusals.get(key)
+        if known is not None and known[0] == decision.generation:
+            return known[1]
+        if known is None and len(self._refusals) > 1000:
+            self._refusals.clear()
+        explanation = explain_decision(
+            self.fleet, decision, rules, most_nodes=most_nodes, why=why, candidates=candidates
+        )
+        self._refusals[key] = (decision.generation, explanation)
+        return explanation
+
+    def _place_without_gpu(self, pod: Pod) -> Outcome:
+        """Give a pod that wants no GPU CPU and memory, on a node without GPUs where there is one."""
+        codes = self.candidates_for(pod)
+        fitting = np.flatnonzero(codes == FITS)
+        if not len(fitting):
+            reason, message = explain_hosts(self.fleet, codes)
+            return Outcome(pod=pod, status=Status.PENDING, reason=reason, message=message, warnings=pod.notes)
+        has_gpus = self.fleet.node_codes()[fitting] == FITS
+        best = fitting[np.lexsort((self.fleet.rank()[fitting], has_gpus))[0]]
+        node = self.fleet.name_of(int(best))
+        self._settle_on(pod, node)
+        return Outcome(pod=pod, status=Status.BOUND, node=node, warnings=pod.notes)
+
+    def _commit(self, pod: Pod, decision: Decision) -> None:
+        if decision.placement is None:
+            raise InvariantError(f"{pod.key} was not placed; there is nothing to commit")
+        self.fleet.reserve(reservation_of(decision))
+        self.fleet.pod_bound(pod.uid)
+        self._settle_on(pod, decision.placement.node)
+
+    def _settle_on(self, pod: Pod, node: str) -> None:
+        self._change(pod.uid, node=node, phase=PodPhase.BOUND)
+        self._move_host(self._pods[pod.uid], taken=True)
+
+    def _move_host(self, pod: Pod, *, taken: bool) -> None:
+        number = self.fleet.node_number(pod.node or "")
+        if number is None or pod.phase is PodPhase.FINISHED:
+            return
+        if taken:
+            self.hosts.take(number, pod.host)
+        else:
+            self.hosts.give_back(number, pod.host)
+
+    def _change(self, pod_uid: str, **changes: object) -> None:
+        self._pods[pod_uid] = msgspec.structs.replace(self._pods[pod_uid], **changes)
+
+
+def _elsewhere(codes: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
+    return np.full_like(codes, CODE_OF[Reason.NOT_A_CANDIDATE])

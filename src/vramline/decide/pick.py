@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
+from vramline.decide.filters import fitting_cards
 from vramline.model.ask import Ask
 from vramline.model.columns import GpuColumns
 from vramline.model.fleet import Fleet
@@ -51,7 +52,7 @@ def pick_waiting_node(
     short, releasing = lacking
     by_memory = (row_codes == CODE_OF[Reason.INSUFFICIENT_VRAM]) & (releasing >= short)
     would_fit = (row_codes == FITS) | by_memory
-    enough = columns.per_block(would_fit) >= ask.gpus
+    enough = fitting_cards(columns, ask, np.where(would_fit, np.int8(FITS), row_codes)) >= ask.gpus
     memory_only = np.isin(node_codes, [CODE_OF[Reason.INSUFFICIENT_VRAM], CODE_OF[Reason.NOT_ENOUGH_GPUS]])
     nodes = columns.node_of_block
     waiting = np.flatnonzero(enough & (nodes >= 0) & memory_only[nodes])

@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from vramline.decide.scores import UNREACHABLE
 from vramline.explain.figures import rows_of
-from vramline.explain.nearness import Survey, count_reasons, most_frequent
-from vramline.explain.text import card_name, clip, histogram, seconds
+from vramline.explain.nearness import Survey, count_reasons, most_frequent, wants_unknown_cards
+from vramline.explain.text import card_name, clip, histogram, join_names, seconds
 from vramline.model.decision import Decision, DecisionWarning, Placement
 from vramline.model.fleet import Fleet
 from vramline.model.reason import CODE_OF, FITS, Reason, WarningCode
@@ -24,6 +24,8 @@ def message_of(fleet: Fleet, decision: Decision, survey: Survey) -> str:
     if decision.placement is not None:
         return _placed(fleet, decision, decision.placement, survey)
     message = _none_fit(len(survey.numbers), survey.counts, survey.speaks, _detail(fleet, decision, survey))
+    if wants_unknown_cards(fleet, decision.ask):
+        message += f"; no node has {clip(join_names(decision.ask.constraints.use_uuids, last='or'))}"
     if decision.nominated is not None:
         released = format_mib(_releasing_where_nominated(fleet, decision, decision.nominated))
         message += f"; would fit on {decision.nominated} once {released} are released"
@@ -68,10 +70,10 @@ def _placed(fleet: Fleet, decision: Decision, placement: Placement, survey: Surv
     else:
         each = format_mib(asks[0]) if len(asks) == 1 else f"{asks[0]:,} to {asks[-1]:,} MiB"
         cards = f"{len(placement.gpus)} GPUs, {each} on each, at least {format_mib(min(free))} free there"
-    fitting = survey.fitting_nodes
-    if fitting == 1:
-        return f"{placement.node}: {cards}; the only one of {len(survey.numbers):,} nodes that fits"
-    return f"{placement.node}: {cards}; best of {fitting:,} fitting nodes by {decision.policy}"
+    nodes, fitting = len(survey.numbers), survey.fitting_nodes
+    if fitting > 1:
+        return f"{placement.node}: {cards}; best of {fitting:,} nodes by {decision.policy}"
+    return f"{placement.node}: {cards}; the only node" + (f" of {nodes:,} that fits" if nodes > 1 else "")
 
 
 def _none_fit(nodes: int, counts: dict[Reason, int], reason: Reason | None, detail: str) -> str:

@@ -11,11 +11,12 @@ import numpy.typing as npt
 
 from vramline.decide.filters import fitting_cards, shortfall
 from vramline.decide.scores import UNREACHABLE, chosen_cost
+from vramline.model.ask import Ask
 from vramline.model.decision import Decision
 from vramline.model.fleet import Fleet
 from vramline.model.reason import CODE_OF, FITS, REASON_OF, Reason
 
-__all__ = ["CARD_CODES", "Survey", "count_reasons", "most_frequent", "survey_nodes"]
+__all__ = ["CARD_CODES", "Survey", "count_reasons", "most_frequent", "survey_nodes", "wants_unknown_cards"]
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int8]
@@ -117,11 +118,19 @@ def most_frequent(codes: Codes) -> Reason:
     return min(counts, key=lambda reason: (-counts[reason], _PLACE_OF_CODE[CODE_OF[reason]], reason))
 
 
+def wants_unknown_cards(fleet: Fleet, ask: Ask) -> bool:
+    """Whether the ask names cards none of which is in the fleet: no state of any node could help."""
+    wanted = ask.constraints.use_uuids
+    return bool(wanted) and not any(uuid in fleet.columns.row_of for uuid in wanted)
+
+
 def _reason_of_pod(fleet: Fleet, decision: Decision, live: Ints, lacking: Ints) -> Reason:
     """Return the reason of the nearest miss, or else the most frequent one among nodes with GPUs."""
     speakers = live[fleet.node_codes()[live] != CODE_OF[Reason.NO_SUCH_GPU]]
     if not len(speakers):
         return Reason.NO_SUCH_GPU
+    if wants_unknown_cards(fleet, decision.ask):
+        return Reason.WRONG_UUID
     codes = decision.node_codes[speakers]
     short = np.isin(codes, _SHORT_CODES)
     if short.any():

@@ -30,13 +30,13 @@ def seconds(age_s: float) -> str:
     return f"{age_s:,.0f} s"
 
 
-def join_names(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str], *, last: str = "and") -> str:
     """Join names as a sentence does.
 
-    >>> join_names(["a"]), join_names(["a", "b", "c"])
-    ('a', 'a, b and c')
+    >>> join_names(["a"]), join_names(["a", "b", "c"]), join_names(["a", "b"], last="or")
+    ('a', 'a, b and c', 'a or b')
     """
-    return " and ".join([*([", ".join(names[:-1])] if names[:-1] else []), *names[-1:]])
+    return f" {last} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def clip(text: str) -> str:

@@ -60,8 +60,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "line"),
     [
         pytest.param(
-            ["confg"],
-            "error: No such command 'confg'. Did you mean 'config'?; see `vramline --help`",
+            ["conf"],
+            "error: No such command 'conf'. Did you mean 'config'?; see `vramline --help`",
             id="unknown command",
         ),
         pytest.param(["--frob"], "error: No such option: --frob; see `vramline --help`", id="unknown option"),

@@ -98,7 +98,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     margin: Mib = Mib(100)
     """MiB of every card that are never promised. Default 100: covers what an idle driver keeps unlisted."""
     observation_max_age_s: float = 90.0
-    """Seconds after which a card's report is stale. Default 90: three reports of 30 s may be late."""
+    """Seconds after which a card's report is stale. Default 90: a late report or two is normal."""
     observation_max_age_stream_s: float = 5.0
     """The same for observations that an agent streams. Default 5: a stream that pauses is broken."""
     release_grace_s: float = 60.0

@@ -9,6 +9,8 @@
 "Does not fit" is no error: it is a `Rejection` inside a `Decision`.
 """
 
+import reprlib
+
 __all__ = ["InvariantError", "MistakesError", "RequestError", "TransientError", "VramlineError"]
 
 _SHOWN_VALUE_LIMIT = 80
@@ -57,7 +59,12 @@ class InvariantError(VramlineError):
 
 
 def _show(value: object) -> str:
-    text = repr(value) if isinstance(value, str) else str(value)
+    if isinstance(value, list | tuple | dict | set):
+        text = reprlib.repr(
+            value
+        )  # stops early: a list of aliases can be larger than memory when written out
+    else:
+        text = repr(value) if isinstance(value, str) else str(value)
     text = " ".join(text.split())
     return (
         text if len(text) <= _SHOWN_VALUE_LIMIT else f"{text[:_SHOWN_VALUE_LIMIT]}… ({len(text)} characters)"

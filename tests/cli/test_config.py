@@ -128,6 +128,17 @@ def test_a_bad_file_is_one_line(
     assert err.count("\n") == 1
 
 
+def test_a_value_that_is_endless_when_written_out_is_one_short_line(
+    write: Writer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layers = [f"  - &x{depth} [{', '.join([f'*x{depth - 1}'] * 10)}]" for depth in range(1, 12)]
+    path = write("\n".join(["margin:", "  - &x0 [1, 2]", *layers, ""]))
+
+    assert main(["config", "show", "--config", path]) == 2
+
+    assert len(capsys.readouterr().err) < 500
+
+
 @pytest.mark.parametrize("name", ["missing.yaml", "."], ids=["no such file", "a folder"])
 def test_a_file_that_cannot_be_read_is_one_line(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

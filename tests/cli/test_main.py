@@ -159,6 +159,14 @@ def test_a_closed_pipe_is_quiet() -> None:
     assert (process.returncode, complaints) == (141, b"")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_one_line() -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run([*COMMAND, "--help"], check=False, stdout=full, stderr=subprocess.PIPE)
+
+    assert (done.returncode, done.stderr) == (1, b"error: [Errno 28] No space left on device\n")
+
+
 def test_a_terminal_without_unicode_gets_escapes_instead_of_a_traceback(tmp_path: Path) -> None:
     done = subprocess.run(
         [*COMMAND, "config", "show", "--config", str(tmp_path / "−.yaml")],

@@ -119,7 +119,9 @@ def main(arguments: Sequence[str]) -> int:
         return _PIPE_CLOSED
     except (KeyboardInterrupt, typer.Abort):
         return _INTERRUPTED
-    except (VramlineError, typer.TyperException) as problem:
+    except (VramlineError, typer.TyperException, OSError) as problem:
+        if isinstance(problem, OSError):
+            _drop_output()  # it may be the output that failed, as on a full disk
         status, lines = _judge(problem)
         for line in lines:
             typer.echo(f"error: {one_line(line)}", err=True)
@@ -157,5 +159,5 @@ def _judge(problem: Exception) -> tuple[int, list[str]]:
 
 
 def _drop_output() -> None:
-    """Nobody reads any more: let the interpreter's last flush go nowhere instead of complaining."""
+    """Let the interpreter's last flush go nowhere instead of complaining."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

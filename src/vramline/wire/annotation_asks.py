@@ -195,6 +195,7 @@ def _read_request(annotations: Mapping[str, str], container: str, subject: str) 
             field=f"annotations {keys.KAI_CONTAINER_PREFIX}{container}{keys.KAI_REQUEST_SUFFIX}"
             f" and {keys.KAI_LIMIT_SUFFIX}",
             problem=f"the request ({found[0]} MiB) is more than the limit ({found[-1]} MiB)",
+            accepted="a request up to the limit",
         )
     return found[0]
 

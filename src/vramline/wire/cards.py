@@ -70,8 +70,13 @@ def cards_by_hami(register: Sequence[RegisteredGpu], node: str) -> Inventory:
     return Inventory(source=InventorySource.HAMI, cards=_collapse(listed, subject))
 
 
-def cards_by_labels(gfd: GfdLabels, node: str, advertised: int | None, mig_devices: int) -> Inventory | None:
-    """List the cards that the labels describe; None: they do not tell memory or number."""
+def cards_by_labels(
+    gfd: GfdLabels, node: str, advertised: int | None, *, instances: bool
+) -> Inventory | None:
+    """List the cards that the labels describe; None: they do not tell memory or number.
+
+    `instances`: the node offers MIG instances. Labels then describe whole cards if kubelet offers as many.
+    """
     count = gfd.count
     if count is None and advertised is not None:
         replicas = gfd.replicas or (0 if gfd.may_be_replicated else 1)
@@ -79,7 +84,7 @@ def cards_by_labels(gfd: GfdLabels, node: str, advertised: int | None, mig_devic
     if not count or gfd.memory is None:
         return None
     whole = (advertised or 0) // (gfd.replicas or 1)
-    mig = gfd.mig or (mig_devices > 0 and whole != count)
+    mig = gfd.mig or (instances and whole != count)
     cards = tuple(
         PhysicalGpu(
             uuid=name_card(node, index),

@@ -106,7 +106,7 @@ def _read_container(name: str, amounts: Mapping[str, str | int | float], subject
             raise RequestError(
                 subject=subject,
                 field=f"container {name}: {key}",
-                problem="is no resource",
+                problem="is an annotation, not a resource",
                 accepted=f"{key} among the annotations of the pod",
             )
     if not any(key.startswith("nvidia.com/") for key in amounts):
@@ -147,7 +147,8 @@ def _read_count(name: str, amounts: Mapping[str, str | int | float], subject: st
             problem="are two names of one resource",
             accepted="one of them",
         )
-    return plain or shared if plain is None or shared is None else plain + shared
+    given = [count for count in (plain, shared) if count is not None]
+    return sum(given) if given else None
 
 
 def _read_mib(name: str, amounts: Mapping[str, str | int | float], subject: str) -> int | None:

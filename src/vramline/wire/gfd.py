@@ -32,6 +32,8 @@ class GfdLabels(msgspec.Struct, frozen=True, kw_only=True):
     """Something besides a replica count says that devices are views of cards."""
     mig: bool = False
     """Every GPU of the node is partitioned: the labels describe instances, not cards."""
+    mixed: bool = False
+    """There are MIG instances beside whole cards."""
 
     @property
     def may_be_replicated(self) -> bool:
@@ -51,7 +53,13 @@ def read_gfd(labels: Mapping[str, str], subject: str) -> GfdLabels:
         model=model,
         shared=model != product or strategy not in ("none", ""),
         mig=_MIG.search(product) is not None,
+        mixed=labels.get(keys.GFD_MIG_STRATEGY) == "mixed" and any(map(_counts_instances, labels.items())),
     )
+
+
+def _counts_instances(label: tuple[str, str]) -> bool:
+    key, value = label
+    return key.startswith(keys.MIG_RESOURCE_PREFIX) and key.endswith(".count") and value != "0"
 
 
 def _read(labels: Mapping[str, str], key: str, high: int, subject: str) -> int | None:

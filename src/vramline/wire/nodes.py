@@ -42,11 +42,11 @@ class NodeReading(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-class _Advertised(msgspec.Struct, frozen=True):
-    """Devices that kubelet advertises: GPUs and their replicas (None: not at all), and MIG instances."""
+class _Devices(msgspec.Struct, frozen=True):
+    """What the node offers: devices for GPUs and their replicas (None: no such resource), MIG instances."""
 
     gpus: int | None
-    mig: int
+    instances: bool
 
 
 def read_node(node: NodeObject, report: GpuReport | None) -> NodeReading:
@@ -54,13 +54,13 @@ def read_node(node: NodeObject, report: GpuReport | None) -> NodeReading:
     subject = f"Node {node.name}"
     spec, status = node.spec or NodeSpec(), node.status or NodeStatus()
     offered = (status.capacity if status.allocatable is None else status.allocatable) or {}
-    devices = _Advertised(*_count_devices(offered, subject))
     gfd = read_gfd(node.metadata.labels or {}, subject)
+    devices = _count_devices(offered, gfd, subject)
     sources, warnings = _list_sources(node, report, gfd, devices)
     best = next((source for source in sources if source.cards), None)
     cards: tuple[PhysicalGpu, ...] = ()
     if best is not None:
-        cards, notes = _finish_cards(best, node, gfd, devices)
+        cards, notes = _finish_cards(_add_slots(best, sources), node, gfd, devices)
         warnings += notes
     read = Node(
         name=node.name,
@@ -80,7 +80,7 @@ def read_node(node: NodeObject, report: GpuReport | None) -> NodeReading:
 
 
 def _list_sources(
-    node: NodeObject, report: GpuReport | None, gfd: GfdLabels, devices: _Advertised
+    node: NodeObject, report: GpuReport | None, gfd: GfdLabels, devices: _Devices
 ) -> tuple[list[Inventory], list[str]]:
     """Return what every source says, best first, with HAMi's scaling undone."""
     subject = f"Node {node.name}"
@@ -91,7 +91,7 @@ def _list_sources(
         statement = read_gpus_physical(annotations[keys.GPUS_PHYSICAL], subject)
         stated = cards_by_statement(statement, node.name, gfd)
     if gfd.count is not None or stated is None:  # a stated number is better than one made of devices
-        labelled = cards_by_labels(gfd, node.name, devices.gpus, devices.mig)
+        labelled = cards_by_labels(gfd, node.name, devices.gpus, instances=devices.instances)
     warnings: list[str] = []
     if keys.HAMI_REGISTER in annotations:
         register = decode_register(annotations[keys.HAMI_REGISTER], subject=subject)
@@ -103,12 +103,19 @@ def _list_sources(
     return [source for source in found if source is not None], warnings
 
 
+def _add_slots(best: Inventory, sources: list[Inventory]) -> Inventory:
+    """Let another source say how often a card is shared, where the best one does not."""
+    told = {card.uuid: card.slots for source in reversed(sources) for card in source.cards if card.slots}
+    cards = (msgspec.structs.replace(card, slots=told.get(card.uuid)) for card in best.cards)
+    return msgspec.structs.replace(best, cards=tuple(cards))
+
+
 def _finish_cards(
-    best: Inventory, node: NodeObject, gfd: GfdLabels, devices: _Advertised
+    best: Inventory, node: NodeObject, gfd: GfdLabels, devices: _Devices
 ) -> tuple[tuple[PhysicalGpu, ...], list[str]]:
     """Set slots, cordons and MIG mode, which no single source knows."""
     cards, warnings = best.cards, []
-    if (gfd.mig or devices.mig) and best.source is not InventorySource.GFD and not any(c.mig for c in cards):
+    if devices.instances and best.source is not InventorySource.GFD and not any(c.mig for c in cards):
         cards = tuple(msgspec.structs.replace(card, mig=True) for card in cards)
         warnings.append(
             "GPUs of this node are partitioned by MIG, and nothing says which; all are kept apart"
@@ -131,9 +138,7 @@ def _read_cordons(annotations: Mapping[str, str]) -> set[str]:
     return {card_of(word.strip()) for word in words if word.strip()}
 
 
-def _find_problem(
-    sources: list[Inventory], best: Inventory | None, devices: _Advertised
-) -> NodeProblem | None:
+def _find_problem(sources: list[Inventory], best: Inventory | None, devices: _Devices) -> NodeProblem | None:
     for other in sources:
         if best is not None and other is not best:
             conflict = find_conflict(best, other)
@@ -165,18 +170,17 @@ def _list_observations(report: GpuReport | None, node: str) -> tuple[dict[str, O
     return seen, warnings
 
 
-def _count_devices(offered: Quantities, subject: str) -> tuple[int | None, int]:
+def _count_devices(offered: Quantities, gfd: GfdLabels, subject: str) -> _Devices:
     gpus: int | None = None
-    mig = 0
+    instances = gfd.mig or gfd.mixed
     for key, value in offered.items():
-        if key in (keys.GPU_COUNT, keys.GPU_COUNT_SHARED) or key.startswith(keys.MIG_RESOURCE_PREFIX):
+        is_instance = key.startswith(keys.MIG_RESOURCE_PREFIX)
+        if is_instance or key in (keys.GPU_COUNT, keys.GPU_COUNT_SHARED):
             field = f"status.allocatable[{key}]"
             number = read_whole(value, subject=subject, field=field, low=0, high=_MAX_DEVICES)
-            if key.startswith(keys.MIG_RESOURCE_PREFIX):
-                mig += number
-            else:
-                gpus = (gpus or 0) + number
-    return gpus, mig
+            instances = instances or (is_instance and number > 0)
+            gpus = gpus if is_instance else (gpus or 0) + number
+    return _Devices(gpus, instances)
 
 
 def _read_room(offered: Quantities, subject: str) -> HostRoom:

@@ -21,7 +21,7 @@ __all__ = [
 MAX_HOST_AMOUNT = 2**62
 """Largest amount of CPU (milli) or memory (bytes) that is believed."""
 
-_DIGITS = re.compile(r"[0-9]{1,19}", re.ASCII)
+_DIGITS = re.compile(r"[0-9]+", re.ASCII)
 _BINARY = re.compile(r".*[KMGTPE]i", re.ASCII | re.DOTALL)
 _MIB_FORMS = "a whole number of MiB, such as 8000"
 
@@ -85,9 +85,9 @@ def read_vram(
     try:
         return parse_vram(text)
     except ValueError as error:
-        raise RequestError(
-            subject=subject, field=field, value=text, problem=str(error), accepted=accepted
-        ) from None
+        too_long = len(text) > 19 and _DIGITS.fullmatch(text)
+        problem = f"is more than {MAX_MIB:,} MiB" if too_long else str(error)
+    raise RequestError(subject=subject, field=field, value=text, problem=problem, accepted=accepted)
 
 
 def read_bytes_as_mib(text: str, *, subject: str, field: str) -> Mib:

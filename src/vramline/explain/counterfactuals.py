@@ -169,7 +169,7 @@ def _find_end(search: _Search) -> Iterator[Counterfactual]:
     yield from search.first_that_fits(
         (node, End(pod))
         for node, lacking in search.nearest_nodes()
-        for pod in _likeliest_first(_pods_on(search.fleet, node, releasing=False), lacking)[:_TRIES]
+        for pod in _large_enough(_pods_on(search.fleet, node, releasing=False), lacking)[:_TRIES]
     )
 
 
@@ -206,9 +206,9 @@ def _pods_on(fleet: Fleet, name: str, *, releasing: bool) -> list[LeavingPod]:
     return list(pods.values())
 
 
-def _likeliest_first(pods: list[LeavingPod], lacking: int) -> list[LeavingPod]:
-    """Order pods: the smallest that holds enough first, then those that hold less, the largest first."""
-    return sorted(pods, key=lambda pod: (pod.mib < lacking, pod.mib if pod.mib >= lacking else -pod.mib))
+def _large_enough(pods: list[LeavingPod], lacking: int) -> list[LeavingPod]:
+    """Return the pods that claim at least what is lacking, the smallest first."""
+    return sorted((pod for pod in pods if pod.mib >= lacking), key=lambda pod: pod.mib)
 
 
 def _largest_ask(search: _Search, node: str) -> int:

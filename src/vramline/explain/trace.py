@@ -22,17 +22,6 @@ from vramline.model.observation import Unknown
 
 __all__ = ["changed_since", "trace_lines"]
 
-_COMPARED = {
-    "AllocatedMemory": "held_mib",
-    "ReleasingMemory": "releasing_mib",
-    "UnmanagedMemory": "unmanaged_mib",
-    "AvailableMemory": "free_mib",
-    "RequestedMemory": "ask_mib",
-    "Basis": "basis",
-    "Reason": "reason",
-}
-"""Names in trace lines, and the fields of a card that they stand for."""
-
 
 def trace_lines(fleet: Fleet, decision: Decision, *, most_nodes: int | None = 50) -> list[str]:
     """Return the lines of one decision, for the best and nearest nodes that have GPUs (None: for all).
@@ -68,10 +57,23 @@ def changed_since(before: Explanation, after: Explanation) -> list[str]:
 
 
 def _differences(before: CardLine, after: CardLine) -> Iterator[str]:
-    for word, field in _COMPARED.items():
-        old, new = getattr(before, field), getattr(after, field)
-        if old != new:
-            yield f"{word} {_shown(old)} -> {_shown(new)}"
+    old = _compared(before)
+    for word, value in _compared(after).items():
+        if value != old[word]:
+            yield f"{word} {_shown(old[word])} -> {_shown(value)}"
+
+
+def _compared(card: CardLine) -> dict[str, object]:
+    """Return what is compared between two looks, under the names it has in trace lines."""
+    return {
+        "AllocatedMemory": card.held_mib,
+        "ReleasingMemory": card.releasing_mib,
+        "UnmanagedMemory": card.unmanaged_mib,
+        "AvailableMemory": card.free_mib,
+        "RequestedMemory": card.ask_mib,
+        "Basis": card.basis,
+        "Reason": card.reason or "none",
+    }
 
 
 def _filter_lines(fleet: Fleet, decision: Decision, line: NodeLine) -> Iterator[str]:

@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 ARGS   ?=
 
-.PHONY: help setup demo test check lint fmt bench lock clean
+.PHONY: help setup demo test test-cluster cluster controlplane controlplane-if-possible check lint fmt bench lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -23,8 +23,23 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP)  ## run the embedded cluster (ARGS=--once plays the five stories and exits)
 	@$(BIN)/vramline demo $(ARGS)
 
-test: check  ## lint, types, import contracts, and the whole test suite
-	@$(BIN)/python -m pytest -q -n auto $(ARGS)
+test: check controlplane-if-possible  ## lint, types, import contracts, and the whole test suite
+	@$(BIN)/python -m pytest -q -n auto --dist loadfile $(ARGS)
+
+test-controlplane-if-possible: $(STAMP)
+	@if command -v go >/dev/null || [ -n "$$VRAMLINE_REQUIRE_CLUSTER" ]; then $(MAKE) --no-print-directory controlplane; fi
+
+cluster: $(STAMP) controlplane  ## the end-to-end tests alone, against a real control plane
+	@VRAMLINE_REQUIRE_CLUSTER=1 $(BIN)/python -m pytest -q tests/e2e $(ARGS)
+
+controlplane: $(STAMP)  ## build etcd, kube-apiserver and kube-scheduler once, into a cache outside the tree
+	@PYTHONPATH=tests $(BIN)/python -m controlplane.commands
+
+controlplane-if-possible: $(STAMP)
+	@if command -v go >/dev/null || [ -n "$$VRAMLINE_REQUIRE_CLUSTER" ]; then $(MAKE) --no-print-directory controlplane; fi
+
+cluster: $(STAMP)  ## run a real control plane with fake GPU nodes for your shell (ARGS=--controllers for more)
+	@PYTHONPATH=tests $(BIN)/python -m controlplane $(ARGS)
 
 check: $(STAMP) lint  ## everything that needs no run: format, lint, types, import contracts, spelling
 

@@ -26,10 +26,7 @@ demo: $(STAMP)  ## run the embedded cluster (ARGS=--once plays the five stories 
 test: check controlplane-if-possible  ## lint, types, import contracts, and the whole test suite
 	@$(BIN)/python -m pytest -q -n auto --dist loadfile $(ARGS)
 
-test-controlplane-if-possible: $(STAMP)
-	@if command -v go >/dev/null || [ -n "$$VRAMLINE_REQUIRE_CLUSTER" ]; then $(MAKE) --no-print-directory controlplane; fi
-
-cluster: $(STAMP) controlplane  ## the end-to-end tests alone, against a real control plane
+test-cluster: $(STAMP) controlplane  ## the end-to-end tests alone, against a real control plane
 	@VRAMLINE_REQUIRE_CLUSTER=1 $(BIN)/python -m pytest -q tests/e2e $(ARGS)
 
 controlplane: $(STAMP)  ## build etcd, kube-apiserver and kube-scheduler once, into a cache outside the tree

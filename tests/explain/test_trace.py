@@ -24,6 +24,11 @@ def trace(fleet: Fleet, wish: Ask, *, most_nodes: int | None = 50) -> list[str]:
     return trace_lines(fleet, decide(fleet, wish, Rules(), now=100.0), most_nodes=most_nodes)
 
 
+def unwrap(text: str) -> list[str]:
+    """The lines of `text`; one that begins with a dot goes on with the line before."""
+    return text.strip().replace("\n.", "").splitlines()
+
+
 def test_a_pod_that_waits_for_a_releasing_neighbour() -> None:
     fleet = fleet_of(
         node("n1", gpu(slots=100), advertised=100),
@@ -31,64 +36,42 @@ def test_a_pod_that_waits_for_a_releasing_neighbour() -> None:
         observations={"GPU-a": observation(24_300, process(24_000, "ns/old"), process(300), at=88.0)},
     )
 
-    assert trace(fleet, ask(16_000)) == [
-        (
-            "[GPU_FILTER] pod=<ns/new> node=<n1> Requested=<1 x 16000 MiB> PhysicalGPUs=<1> AdvertisedGPUs=<100>"
-            " LedgerVersion=<1> Mode=<strict> Fits=<false> Reason=<InsufficientVram>"
-        ),
-        (
-            "[GPU_FILTER] pod=<ns/new> node=<n1> gpu=<GPU-a> UsedMemory=<24300 MiB> AllocatedMemory=<24000 MiB>"
-            " ReleasingMemory=<24000 MiB> TotalGpuMemory=<32600 MiB> Fits=<false> Reason=<InsufficientVram>"
-        ),
-        (
-            "[GPU_FIT_CHECK] pod=<ns/new> node=<n1> gpu=<GPU-a> InUse=<true> EnoughResources=<false>"
-            " AllReleasing=<true> SlotsLeft=<99> CoresLeft=<100 %> Fits=<false>"
-        ),
-        (
-            "[IDLE_CHECK] pod=<ns/new> node=<n1> gpu=<GPU-a> TotalMemory=<32600 MiB> UsableMemory=<32600 MiB>"
-            " AllocatedMemory=<24000 MiB> UnmanagedMemory=<300 MiB> Margin=<100 MiB> RequestedMemory=<16000 MiB>"
-            " AvailableMemory=<8200 MiB> Enough=<false> Basis=<observed> ObservedAge=<12 s>"
-        ),
-        (
-            "[RESOURCE_CHECK] pod=<ns/new> node=<n1> gpu=<GPU-a> TotalMemory=<32600 MiB> UsableMemory=<32600 MiB>"
-            " AllocatedMemory=<24000 MiB> UnmanagedMemory=<300 MiB> Margin=<100 MiB> RequestedMemory=<16000 MiB>"
-            " ReleasingMemory=<24000 MiB> AvailableMemory=<32200 MiB> Enough=<true>"
-        ),
-        "[GPU_SELECT] pod=<ns/new> RequiredDevices=<1> FittingNodes=<0> Policy=<bestfit>",
-        (
-            "[GPU_ALLOCATE] pod=<ns/new> node=<none> gpus=<[]> Requested=<1 x 16000 MiB> nominated=<true>"
-            " NominatedNode=<n1> success=<false>"
-        ),
-    ]
+    assert trace(fleet, ask(16_000)) == unwrap("""
+[GPU_FILTER] pod=<ns/new> node=<n1> Requested=<1 x 16000 MiB> PhysicalGPUs=<1> AdvertisedGPUs=<100>
+. LedgerVersion=<1> Mode=<strict> Fits=<false> Reason=<InsufficientVram>
+[GPU_FILTER] pod=<ns/new> node=<n1> gpu=<GPU-a> UsedMemory=<24300 MiB> AllocatedMemory=<24000 MiB>
+. ReleasingMemory=<24000 MiB> TotalGpuMemory=<32600 MiB> Fits=<false> Reason=<InsufficientVram>
+[GPU_FIT_CHECK] pod=<ns/new> node=<n1> gpu=<GPU-a> InUse=<true> EnoughResources=<false>
+. AllReleasing=<true> SlotsLeft=<99> CoresLeft=<100 %> Fits=<false>
+[IDLE_CHECK] pod=<ns/new> node=<n1> gpu=<GPU-a> TotalMemory=<32600 MiB> UsableMemory=<32600 MiB>
+. AllocatedMemory=<24000 MiB> UnmanagedMemory=<300 MiB> Margin=<100 MiB> RequestedMemory=<16000 MiB>
+. AvailableMemory=<8200 MiB> Enough=<false> Basis=<observed> ObservedAge=<12 s>
+[RESOURCE_CHECK] pod=<ns/new> node=<n1> gpu=<GPU-a> TotalMemory=<32600 MiB> UsableMemory=<32600 MiB>
+. AllocatedMemory=<24000 MiB> UnmanagedMemory=<300 MiB> Margin=<100 MiB> RequestedMemory=<16000 MiB>
+. ReleasingMemory=<24000 MiB> AvailableMemory=<32200 MiB> Enough=<true>
+[GPU_SELECT] pod=<ns/new> RequiredDevices=<1> FittingNodes=<0> Policy=<bestfit>
+[GPU_ALLOCATE] pod=<ns/new> node=<none> gpus=<[]> Requested=<1 x 16000 MiB> nominated=<true>
+. NominatedNode=<n1> success=<false>
+""")
 
 
 def test_a_pod_that_was_placed_shows_what_was_selected() -> None:
     fleet = fleet_of(
         node("n1", gpu("GPU-a"), gpu("GPU-b", 20_000), gpu("GPU-c", 5_000)), node("n2", gpu("GPU-d"))
     )
-    lines = trace(fleet, ask(8_000))
+    decision = decide(fleet, ask(8_000), Rules(mode=RealtimeMode.DISABLED), now=100.0)
+    lines = trace_lines(fleet, decision)
 
-    assert [line for line in lines if line.startswith(("[GPU_SELECT]", "[GPU_ALLOCATE]"))] == [
-        "[GPU_SELECT] pod=<ns/new> RequiredDevices=<1> FittingNodes=<2> Policy=<bestfit>",
-        f"[GPU_SELECT] pod=<ns/new> node=<n1> Score=<{-(2**44) - 11_900}> Selected=<true>",
-        (
-            "[GPU_SELECT] pod=<ns/new> node=<n1> gpu=<GPU-a> EnoughIdle=<true> TaskAllocatable=<true>"
-            " Selected=<false>"
-        ),
-        (
-            "[GPU_SELECT] pod=<ns/new> node=<n1> gpu=<GPU-b> EnoughIdle=<true> TaskAllocatable=<true>"
-            " Selected=<true>"
-        ),
-        (
-            "[GPU_SELECT] pod=<ns/new> node=<n1> gpu=<GPU-c> EnoughIdle=<false> TaskAllocatable=<false>"
-            " Selected=<false>"
-        ),
-        f"[GPU_SELECT] pod=<ns/new> node=<n2> Score=<{-(2**44) - 24_500}> Selected=<false>",
-        (
-            "[GPU_ALLOCATE] pod=<ns/new> node=<n1> gpus=<[GPU-b]> Requested=<1 x 8000 MiB> nominated=<false>"
-            " NominatedNode=<none> success=<true>"
-        ),
-    ]
+    assert [line for line in lines if line.startswith(("[GPU_SELECT]", "[GPU_ALLOCATE]"))] == unwrap("""
+[GPU_SELECT] pod=<ns/new> RequiredDevices=<1> FittingNodes=<2> Policy=<bestfit>
+[GPU_SELECT] pod=<ns/new> node=<n1> Score=<-11900> Selected=<true>
+[GPU_SELECT] pod=<ns/new> node=<n1> gpu=<GPU-a> EnoughIdle=<true> TaskAllocatable=<true> Selected=<false>
+[GPU_SELECT] pod=<ns/new> node=<n1> gpu=<GPU-b> EnoughIdle=<true> TaskAllocatable=<true> Selected=<true>
+[GPU_SELECT] pod=<ns/new> node=<n1> gpu=<GPU-c> EnoughIdle=<false> TaskAllocatable=<false> Selected=<false>
+[GPU_SELECT] pod=<ns/new> node=<n2> Score=<-24500> Selected=<false>
+[GPU_ALLOCATE] pod=<ns/new> node=<n1> gpus=<[GPU-b]> Requested=<1 x 8000 MiB> nominated=<false>
+. NominatedNode=<none> success=<true>
+""")
 
 
 def test_what_nobody_could_tell_is_unknown() -> None:

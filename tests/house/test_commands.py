@@ -1,6 +1,7 @@
 """Every command is documented, has examples, and explains its options."""
 
 import importlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,11 +24,25 @@ def leaves(entry: Command) -> Iterator[tuple[str, Any]]:
         yield f"vramline {entry.name}", found
 
 
-@pytest.mark.parametrize("entry", COMMANDS, ids=[entry.name for entry in COMMANDS])
-def test_every_command_is_in_the_manual(entry: Command) -> None:
+def section(name: str) -> str:
+    """What the manual says about a command."""
     manual = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    return manual.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
 
-    assert [name for name, _ in leaves(entry) if f"\n## {name}\n" not in manual] == []
+
+@pytest.mark.parametrize("entry", COMMANDS, ids=[entry.name for entry in COMMANDS])
+def test_every_command_and_option_is_in_the_manual(entry: Command) -> None:
+    missing = [
+        f"{name} {option}"
+        for name, command in leaves(entry)
+        for option in [
+            max(option.opts, key=len) for option in command.params if option.param_type_name == "option"
+        ]
+        if not re.search(rf"`{option}[ `]", section(name))
+    ]
+
+    assert missing == []
+    assert all(section(name) for name, _ in leaves(entry))
 
 
 @pytest.mark.parametrize("entry", COMMANDS, ids=[entry.name for entry in COMMANDS])

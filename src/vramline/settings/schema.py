@@ -113,7 +113,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     policy: PolicyName = PolicyName.BESTFIT
     """How feasible nodes are ranked. Default bestfit: keeps the largest holes whole."""
     node_pool_label_key: str = ""
-    """Label that a node must carry to be placed on. Default empty: all nodes."""
+    """Label that a node must carry to get GPU pods. Default empty: all nodes."""
     node_pool_label_value: str = ""
     """The value that label must have. Default empty, as the key."""
     listen: Address = Address("127.0.0.1", 8780)

@@ -114,7 +114,7 @@ class Fleet:
 
     def live_numbers(self) -> npt.NDArray[np.int64]:
         """Return the indices of all nodes that are there."""
-        return np.array([n for n, name in enumerate(self._numbers) if name is not None], dtype=np.int64)
+        return np.flatnonzero(self.rank() < len(self._numbers))
 
     def rank(self) -> npt.NDArray[np.int64]:
         """Return each node's rank by name, indexed by node number: the stable tie-break."""

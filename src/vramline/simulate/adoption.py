@@ -25,6 +25,8 @@ _STATES = {
     PodPhase.RELEASING: ClaimState.RELEASING,
 }
 
+_NOTHING = GpuShare("", Mib(0))
+
 
 def claims_of(pod: Pod, shares: Iterable[GpuShare]) -> tuple[Claim, ...]:
     """Return the claims of a pod that is on its node already."""
@@ -54,20 +56,24 @@ def adopt_pods(
     """Turn every pod that is on a node into claims; return what could not be believed.
 
     `ledger` is by pod UID. Pods whose cards are named come first, so that those without get what is left.
+    A pod that is still pending holds what the ledger reserved for it.
     """
     pods = tuple(pods)
     groups = gpus_of_groups(pods)
     problems: list[RequestError] = []
     unnamed: list[tuple[Pod, Ask]] = []
     for pod in pods:
+        claims = ledger.get(pod.uid, ())
+        if pod.phase is PodPhase.PENDING:
+            fleet.adopt(claims)
         if pod.node is None or pod.ask is None or pod.phase not in _STATES or fleet.node(pod.node) is None:
             continue
         try:
-            shares = _named_cards(fleet, pod, pod.ask, groups, ledger.get(pod.uid, ()), rules)
+            shares = _named_cards(fleet, pod, pod.ask, groups, claims, rules)
         except RequestError as error:
             fleet.freeze(pod.node, NodeProblem(ProblemKind.FROZEN, str(error)))
             problems.append(error)
-            continue
+            shares = _at_worst(fleet, pod, claims)
         if shares is None:
             unnamed.append((pod, pod.ask))
         else:
@@ -112,6 +118,17 @@ def _named_cards(
                 accepted=_words_of_cards(fleet, pod.node),
             )
     return shares or None
+
+
+def _at_worst(fleet: Fleet, pod: Pod, claims: tuple[Claim, ...]) -> tuple[GpuShare, ...]:
+    """Return the most that any piece of evidence says, on cards that are there: doubt is no free memory."""
+    most: dict[str, GpuShare] = {}
+    told = pod.allocation.gpus if pod.allocation is not None else ()
+    for share in (*told, *(GpuShare(claim.gpu, claim.mib, claim.cores) for claim in claims)):
+        gpu = fleet.gpu(share.uuid)
+        if gpu is not None and gpu.node == pod.node and share.mib > most.get(share.uuid, _NOTHING).mib:
+            most[share.uuid] = share
+    return tuple(most.values())
 
 
 def _cards_of_groups(fleet: Fleet, ask: Ask, uuids: list[str], rules: Rules) -> tuple[GpuShare, ...]:

@@ -14,23 +14,34 @@ from vramline.decide.engine import decide
 from vramline.decide.host import refuse_by_room, refuse_by_wishes
 from vramline.decide.reserve import reservation_of
 from vramline.errors import InvariantError, RequestError
-from vramline.explain.decision import Explanation, explain_decision, explain_hosts
+from vramline.explain.decision import Explanation, NodeLine, explain_decision, explain_hosts
 from vramline.model.ask import Ask
 from vramline.model.claim import Claim
 from vramline.model.cluster import BindOutcome
 from vramline.model.decision import Decision
 from vramline.model.fleet import DEFAULT_MARGIN, Fleet, Released
 from vramline.model.host import HostColumns
-from vramline.model.node import Node
+from vramline.model.node import Node, NodeProblem, ProblemKind
 from vramline.model.observation import Observation
 from vramline.model.pod import HostNeeds, Pod, PodPhase
-from vramline.model.reason import CODE_OF, FITS, Reason
+from vramline.model.reason import CODE_OF, FITS, REASON_OF, Reason
 from vramline.model.rules import Rules, rules_for
 from vramline.simulate.adoption import adopt_pods
 from vramline.simulate.outcome import Outcome, Status
 from vramline.units import Mib
 
-__all__ = ["EmbeddedCluster"]
+__all__ = ["EmbeddedCluster", "NodePool"]
+
+
+class NodePool(msgspec.Struct, frozen=True):
+    """The nodes that may be given GPU pods: those with this label and value."""
+
+    key: str
+    value: str
+
+    def holds(self, node: Node) -> bool:
+        """Whether a node belongs to the pool."""
+        return node.labels.get(self.key) == self.value
 
 
 class EmbeddedCluster:
@@ -43,14 +54,20 @@ class EmbeddedCluster:
         clock: Callable[[], float],
         margin: Mib = DEFAULT_MARGIN,
         release_grace_s: float = 60.0,
+        pool: NodePool | None = None,
     ) -> None:
         self.rules = rules
         self.fleet = Fleet(margin)
         self.hosts = HostColumns()
         self.release_grace_s = release_grace_s
+        self.on_decision: Callable[[Decision], None] = _look_away
+        """Called with every decision of `place` while the fleet still is as the decision saw it."""
+        self.pool = pool
+        """None: all nodes."""
         self._clock = clock
         self._pods: dict[str, Pod] = {}
         self._wishes: dict[bytes, npt.NDArray[np.int8]] = {}
+        """By what pods wish of a host; emptied when a node changes."""
         self._refusals: dict[bytes, tuple[int, Explanation]] = {}
 
     # ── state ────────────────────────────────────────────────────────────────────────────────────
@@ -70,7 +87,8 @@ class EmbeddedCluster:
 
     def candidates_for(self, pod: Pod) -> npt.NDArray[np.int8]:
         """By node number FITS or why the host is out of the question."""
-        return refuse_by_room(self._wishes_of(pod.host), self.hosts, pod.host)
+        wishes = self._wishes_of(pod.host, wants_gpu=pod.ask is not None)
+        return refuse_by_room(wishes, self.hosts, pod.host)
 
     # ── what happens ─────────────────────────────────────────────────────────────────────────────
 
@@ -113,12 +131,13 @@ class EmbeddedCluster:
         """Decide about one pending pod and, where it fits, claim and bind in the same step."""
         pod = self._pods[pod_uid]
         if pod.ask is None:
-            return self._place_without_gpu(pod)
-        self.fleet.remove_claims(pod_uid)  # a promise left over from an attempt that never bound
+            return self._place_without_gpu(pod, most_nodes=most_nodes)
+        self._forget_promise(pod_uid)
         candidates = self.candidates_for(pod)
         rules = self.rules_for(pod.ask)
         decision = decide(self.fleet, pod.ask, rules, now=self.now(), candidates=candidates)
         explanation = self._explain(decision, rules, candidates, most_nodes=most_nodes, why=why)
+        self.on_decision(decision)
         warnings = (*pod.notes, *explanation.warnings)
         if decision.placement is None:
             return Outcome(
@@ -127,9 +146,11 @@ class EmbeddedCluster:
                 reason=explanation.reason,
                 message=explanation.message,
                 warnings=warnings,
+                nodes=tuple(explanation.nodes),
                 decision=decision,
                 explanation=explanation,
             )
+        rows = [self.fleet.columns.row_of[share.uuid] for share in decision.placement.gpus]
         self._commit(pod, decision)
         return Outcome(
             pod=pod,
@@ -138,6 +159,8 @@ class EmbeddedCluster:
             gpus=decision.placement.gpus,
             message=explanation.message,
             warnings=warnings,
+            nodes=tuple(explanation.nodes),
+            basis="observed" if decision.observed[rows].all() else "books",
             decision=decision,
             explanation=explanation,
         )
@@ -153,11 +176,11 @@ class EmbeddedCluster:
         candidates = self.candidates_for(pod)
         if pod.ask is None:
             if candidates[number] != FITS:
-                return BindOutcome(explain_hosts(self.fleet, candidates[[number]])[1])
+                return BindOutcome(f"{node} refuses: {REASON_OF[int(candidates[number])]}")
             self._settle_on(pod, node)
             return BindOutcome()
         only = np.where(np.arange(len(candidates)) == number, candidates, _elsewhere(candidates))
-        self.fleet.remove_claims(pod_uid)
+        self._forget_promise(pod_uid)
         rules = self.rules_for(pod.ask)
         decision = decide(self.fleet, pod.ask, rules, now=self.now(), candidates=only)
         if decision.placement is None:
@@ -188,20 +211,31 @@ class EmbeddedCluster:
         """An agent looked at a card."""
         self.fleet.observe(uuid, observation)
 
+    def freeze(self, node: str, why: str) -> None:
+        """Hand out no GPU of a node any more."""
+        self.fleet.freeze(node, NodeProblem(ProblemKind.FROZEN, why))
+
     def settle(self) -> list[Released]:
         """Let go of memory that is proved free."""
         return self.fleet.settle(now=self.now(), grace_s=self.release_grace_s, max_age_s=self.rules.max_age_s)
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────
 
-    def _wishes_of(self, needs: HostNeeds) -> npt.NDArray[np.int8]:
+    def _wishes_of(self, needs: HostNeeds, *, wants_gpu: bool) -> npt.NDArray[np.int8]:
         key = msgspec.msgpack.encode(
-            (needs.node_selector, needs.affinity, needs.affinity_names, needs.tolerations)
+            (needs.node_selector, needs.affinity, needs.affinity_names, needs.tolerations, wants_gpu)
         )
         codes = self._wishes.get(key)
         if codes is None:
             codes = self._wishes[key] = refuse_by_wishes(self.fleet, needs)
+            if wants_gpu and self.pool is not None:
+                self._refuse_outside_pool(codes, self.pool)
         return codes
+
+    def _refuse_outside_pool(self, codes: npt.NDArray[np.int8], pool: NodePool) -> None:
+        for node in self.fleet.nodes:
+            if not pool.holds(node):
+                codes[self.fleet.node_number(node.name)] = CODE_OF[Reason.NOT_A_CANDIDATE]
 
     def _explain(
         self,
@@ -230,18 +264,41 @@ class EmbeddedCluster:
         self._refusals[key] = (decision.generation, explanation)
         return explanation
 
-    def _place_without_gpu(self, pod: Pod) -> Outcome:
+    def _place_without_gpu(self, pod: Pod, *, most_nodes: int | None) -> Outcome:
         """Give a pod that wants no GPU CPU and memory, on a node without GPUs where there is one."""
         codes = self.candidates_for(pod)
         fitting = np.flatnonzero(codes == FITS)
         if not len(fitting):
             reason, message = explain_hosts(self.fleet, codes)
-            return Outcome(pod=pod, status=Status.PENDING, reason=reason, message=message, warnings=pod.notes)
+            return Outcome(
+                pod=pod,
+                status=Status.PENDING,
+                reason=reason,
+                message=message,
+                warnings=pod.notes,
+                nodes=self._host_lines(codes)[:most_nodes],
+            )
         has_gpus = self.fleet.node_codes()[fitting] == FITS
         best = fitting[np.lexsort((self.fleet.rank()[fitting], has_gpus))[0]]
         node = self.fleet.name_of(int(best))
+        nodes = self._host_lines(codes) if most_nodes is None else ()
         self._settle_on(pod, node)
-        return Outcome(pod=pod, status=Status.BOUND, node=node, warnings=pod.notes)
+        return Outcome(pod=pod, status=Status.BOUND, node=node, warnings=pod.notes, nodes=nodes)
+
+    def _host_lines(self, codes: npt.NDArray[np.int8]) -> tuple[NodeLine, ...]:
+        """Say of every node, by rank, why it takes or refuses a pod without GPUs."""
+        numbers = self.fleet.live_numbers()
+        lines = []
+        for number in numbers[np.argsort(self.fleet.rank()[numbers])]:
+            reason = REASON_OF.get(int(codes[number]))
+            name = self.fleet.name_of(int(number))
+            lines.append(NodeLine(node=name, fits=reason is None, reason=reason, gpus=[], score=None))
+        return tuple(lines)
+
+    def _forget_promise(self, pod_uid: str) -> None:
+        """Take back what an attempt that never bound has left; without one the fleet stays as it is."""
+        if self.fleet.ledger.of_pod(pod_uid):
+            self.fleet.remove_claims(pod_uid)
 
     def _commit(self, pod: Pod, decision: Decision) -> None:
         if decision.placement is None:
@@ -269,3 +326,7 @@ class EmbeddedCluster:
 
 def _elsewhere(codes: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
     return np.full_like(codes, CODE_OF[Reason.NOT_A_CANDIDATE])
+
+
+def _look_away(_decision: Decision) -> None:
+    """Nobody wants to see decisions."""

@@ -3,7 +3,8 @@
 import enum
 from dataclasses import dataclass
 
-from vramline.explain.decision import Explanation
+from vramline.explain.decision import Explanation, NodeLine
+from vramline.explain.figures import Basis
 from vramline.model.decision import Decision
 from vramline.model.pod import GpuShare, Pod
 
@@ -34,5 +35,10 @@ class Outcome:
     reason: str | None = None
     message: str = ""
     warnings: tuple[str, ...] = ()
+    nodes: tuple[NodeLine, ...] = ()
+    """What the pod met on nodes: the nearest misses of a pod that was not placed, or all."""
+    basis: Basis | None = None
+    """Whether a placement rests on a fresh look at all its cards, or on the books; None: no placement."""
     decision: Decision | None = None
+    """Holds arrays of all cards: whoever keeps many outcomes drops it."""
     explanation: Explanation | None = None

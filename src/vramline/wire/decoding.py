@@ -53,10 +53,7 @@ def convert_document(
     try:
         return msgspec.convert(document, kind)
     except msgspec.ValidationError as error:
-        message = str(error)
-    except RecursionError:
-        raise RequestError(subject=subject, field=root, problem="is nested too deeply to be read") from None
-    raise _explain(message, document, root, subject, forms or {})
+        raise _explain(str(error), document, root, subject, forms or {}) from None
 
 
 def decode_json(text: str, kind: type[T], *, subject: str, field: str) -> T:

@@ -27,6 +27,8 @@ _REGISTER = f"annotation {keys.HAMI_REGISTER}"
 _DEVICES = f"annotation {keys.HAMI_ALLOCATED}"
 _INTEGER = re.compile(r"-?[0-9]{1,10}", re.ASCII)
 _MIG_INSTANCE = re.compile(r"\[[^\]]*\]$")
+_COLON = re.compile(r"(?<!:):(?!:)")
+"""Separates cards and devices; the two colons of a replica id do not."""
 _BOOLEANS = {"true": True, "false": False}
 _SHORT, _LONG = 7, 9
 """Fields of a card in the comma format, before and since index and mode were added."""
@@ -59,7 +61,7 @@ def decode_register(text: str, *, subject: str) -> tuple[RegisteredGpu, ...]:
     """Read the register in whichever encoding it is."""
     if text.lstrip().startswith("["):
         return tuple(decode_json(text, list[RegisteredGpu], subject=subject, field=_REGISTER))
-    cards = [card for card in text.split(":") if card.strip()]
+    cards = [card for card in _COLON.split(text) if card.strip()]
     if not cards:
         raise RequestError(subject=subject, field=_REGISTER, value=text, problem="lists no card")
     return tuple(_decode_card(card, position, subject) for position, card in enumerate(cards))
@@ -85,7 +87,7 @@ def decode_devices(text: str, *, subject: str) -> tuple[tuple[ContainerDevice, .
     if not containers[-1].strip():
         containers.pop()
     return tuple(
-        tuple(_decode_device(device, subject) for device in container.split(":") if device.strip())
+        tuple(_decode_device(device, subject) for device in _COLON.split(container) if device.strip())
         for container in containers
     )
 

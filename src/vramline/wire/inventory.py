@@ -34,7 +34,7 @@ def find_conflict(best: Inventory, other: Inventory) -> str | None:
     if any(card.mig for card in (*best.cards, *other.cards)):
         return None
     if len(best.cards) != len(other.cards):
-        return _say(best, f"{len(best.cards)} GPUs", other, f"{len(other.cards)}")
+        return _say(best, _count(best), other, _count(other))
     if other.one_sort or best.one_sort:
         if any(_agree(left, right) for left in best.cards for right in other.cards):
             return None
@@ -122,9 +122,13 @@ def _plain(model: str) -> str:
     return _SHARED.sub("", _NOISE.sub("", model.lower())).removeprefix("nvidia")
 
 
+def _count(inventory: Inventory) -> str:
+    return f"{len(inventory.cards)} GPU{'' if len(inventory.cards) == 1 else 's'}"
+
+
 def _describe(card: PhysicalGpu) -> str:
     return f"{card.model} with {format_mib(card.total)}" if card.model else format_mib(card.total)
 
 
 def _say(best: Inventory, ours: str, other: Inventory, theirs: str) -> str:
-    return f"{best.source} says {ours}, {other.source} says {theirs}"
+    return f"{best.source}: {ours}; {other.source}: {theirs}"

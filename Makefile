@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 ARGS   ?=
 
-.PHONY: help setup demo test test-cluster cluster controlplane controlplane-if-possible check lint fmt bench lock clean
+.PHONY: help setup demo test test-cluster cluster controlplane controlplane-if-possible check lint fmt bench pictures lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -41,18 +41,21 @@ cluster: $(STAMP)  ## run a real control plane with fake GPU nodes for your shel
 check: $(STAMP) lint  ## everything that needs no run: format, lint, types, import contracts, spelling
 
 lint: $(STAMP)
-	@$(BIN)/ruff format --check src tests
-	@$(BIN)/ruff check src tests
+	@$(BIN)/ruff format --check src tests tools
+	@$(BIN)/ruff check src tests tools
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/codespell src tests docs README.md CHANGELOG.md CONTRIBUTING.md
 
 fmt: $(STAMP)  ## format and fix
-	@$(BIN)/ruff format src tests
-	@$(BIN)/ruff check --fix src tests
+	@$(BIN)/ruff format src tests tools
+	@$(BIN)/ruff check --fix src tests tools
 
 bench: $(STAMP)  ## benchmarks, figures on standard output
 	@$(BIN)/vramline bench decide $(ARGS)
+
+pictures: $(STAMP)  ## take the pictures of the README again, from real runs
+	@$(BIN)/python tools/picture.py docs/pictures/simulate.svg 112 $(BIN)/vramline simulate -f examples/why-pending.yaml
 
 lock: $(STAMP)  ## refresh requirements.lock from pyproject.toml
 	@$(BIN)/python -m pip install --quiet uv

@@ -1,0 +1,81 @@
+"""Why a node is refused, for kube-scheduler: one short text a reason, and whether preemption may help.
+
+kube-scheduler counts equal texts in its event ("3 InsufficientVram: …"), so no text holds a number.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from vramline.decide.filters import refuse_nodes
+from vramline.model.decision import Decision
+from vramline.model.fleet import Fleet
+from vramline.model.reason import CODE_OF, FITS, Reason
+
+__all__ = ["REFUSALS", "UNKNOWN_NODE", "may_be_resolved"]
+
+_TEXTS = {
+    Reason.INSUFFICIENT_VRAM: "not enough VRAM is free",
+    Reason.GPU_TOO_SMALL: "not even an empty GPU could promise it",
+    Reason.NO_SLOT_LEFT: "every slot of the GPU is taken",
+    Reason.INSUFFICIENT_CORES: "not enough compute is unclaimed",
+    Reason.STALE_OBSERVATION: "nobody looked at the GPU lately",
+    Reason.UNHEALTHY_GPU: "the GPU is not healthy",
+    Reason.CORDONED_GPU: "the GPU is cordoned",
+    Reason.MIG_PARTITIONED: "the GPU is partitioned by MIG",
+    Reason.WRONG_MODEL: "no GPU of a model that will do",
+    Reason.WRONG_UUID: "no GPU with a UUID that will do",
+    Reason.NO_SUCH_GPU: "no GPU",
+    Reason.NOT_ENOUGH_GPUS: "fewer fitting GPUs than asked for",
+    Reason.INVENTORY_CONFLICT: "sources contradict each other about the GPUs",
+    Reason.UNKNOWN_INVENTORY: "nothing tells what GPUs there are",
+    Reason.FROZEN_NODE: "ledger and pods disagree",
+    Reason.NODE_NOT_READY: "the node is not ready",
+    Reason.NODE_CORDONED: "the node is cordoned",
+    Reason.UNTOLERATED_TAINT: "a taint is not tolerated",
+    Reason.NODE_AFFINITY_MISMATCH: "selector or affinity do not match",
+    Reason.INSUFFICIENT_CPU: "not enough CPU",
+    Reason.INSUFFICIENT_MEMORY: "not enough memory",
+    Reason.TOO_MANY_PODS: "no place for another pod",
+    Reason.NOT_A_CANDIDATE: "not asked about",
+    Reason.INVALID_REQUEST: "the pod's request is not valid",
+}
+
+REFUSALS: dict[int, str] = {CODE_OF[reason]: f"{reason}: {text}" for reason, text in _TEXTS.items()}
+"""Text by code."""
+
+UNKNOWN_NODE = f"{Reason.NOT_A_CANDIDATE}: the node is not known here"
+
+_TAKEN = [
+    CODE_OF[reason] for reason in (Reason.INSUFFICIENT_VRAM, Reason.NO_SLOT_LEFT, Reason.INSUFFICIENT_CORES)
+]
+"""Why a card does not fit although it would, were it empty."""
+
+_CARD_OR_ROOM = [
+    CODE_OF[reason]
+    for reason in (
+        Reason.INSUFFICIENT_VRAM,
+        Reason.GPU_TOO_SMALL,
+        Reason.NO_SLOT_LEFT,
+        Reason.INSUFFICIENT_CORES,
+        Reason.STALE_OBSERVATION,
+        Reason.UNHEALTHY_GPU,
+        Reason.CORDONED_GPU,
+        Reason.MIG_PARTITIONED,
+        Reason.WRONG_MODEL,
+        Reason.WRONG_UUID,
+        Reason.NOT_ENOUGH_GPUS,
+        Reason.INSUFFICIENT_CPU,
+        Reason.INSUFFICIENT_MEMORY,
+        Reason.TOO_MANY_PODS,
+    )
+]
+"""Codes of nodes about which only the cards themselves decide, once pods have made room."""
+
+
+def may_be_resolved(fleet: Fleet, decision: Decision) -> npt.NDArray[np.bool_]:
+    """Return by node number whether the ask would fit there if every card and the host were empty."""
+    rows = np.where(np.isin(decision.row_codes, _TAKEN), np.int8(FITS), decision.row_codes)
+    nodes = np.where(np.isin(decision.node_codes, _CARD_OR_ROOM), np.int8(FITS), decision.node_codes)
+    short = np.zeros(len(rows), dtype=np.int64)
+    resolvable: npt.NDArray[np.bool_] = refuse_nodes(fleet.columns, decision.ask, rows, short, nodes) == FITS
+    return resolvable

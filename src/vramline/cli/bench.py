@@ -1,0 +1,92 @@
+"""`vramline bench`: figures about the product's own code."""
+
+from typing import Annotated
+
+import typer
+
+from vramline.bench.decide import DecideFigures, DecideReport, measure_decide
+from vramline.cli.apps import examples, new_app
+from vramline.cli.output import OutputFormat, OutputOption, print_data, print_table
+from vramline.errors import RequestError
+
+__all__ = ["app"]
+
+_MOST_NODES = 20_000
+_MOST_GPUS = 16
+_MOST_PODS = 1_000_000
+
+app = new_app()
+
+
+@app.callback(invoke_without_command=True)
+def bench(context: typer.Context) -> None:
+    """Measure the product's own code."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command(
+    epilog=examples(
+        "vramline bench decide", "vramline bench decide --nodes 100,1000,5000 --gpus 8 --pods 2000 -o json"
+    )
+)
+def decide(
+    *,
+    nodes: Annotated[str, typer.Option(help="Sizes of fleet, a comma list.")] = "1000,5000",
+    gpus: Annotated[int, typer.Option(help="Cards on each node.", min=1, max=_MOST_GPUS)] = 8,
+    pods: Annotated[int, typer.Option(help="Decisions at each size.", min=1, max=_MOST_PODS)] = 2_000,
+    seed: Annotated[int, typer.Option(help="Seed of the stream of pods.")] = 42,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """CPU time of one decision (decide and reserve) at each size, and how it grows."""
+    loud = output is OutputFormat.TABLE
+    report = measure_decide(
+        _read_sizes(nodes), gpus=gpus, pods=pods, seed=seed, report=_tell if loud else _say_nothing
+    )
+    print_data(report, output, table=lambda: _print_report(report))
+
+
+def _read_sizes(text: str) -> list[int]:
+    words = [word.strip() for word in text.split(",")]
+    sizes = [int(word) for word in words if word.isascii() and word.isdecimal() and len(word) < 9]
+    if len(sizes) != len(words) or not all(1 <= size <= _MOST_NODES for size in sizes):
+        raise RequestError(
+            subject="bench decide",
+            field="--nodes",
+            value=text,
+            problem="is not a list of sizes",
+            accepted=f"whole numbers from 1 to {_MOST_NODES}, such as 1000,5000",
+        )
+    return sizes
+
+
+def _tell(done: DecideFigures) -> None:
+    typer.echo(f"{done.nodes:,} nodes: {done.cpu_us:,.0f} µs", err=True)
+
+
+def _say_nothing(_done: DecideFigures) -> None:
+    """JSON and YAML say it all at the end."""
+
+
+def _print_report(report: DecideReport) -> None:
+    columns = ["nodes", "gpus/node", "decisions", "placed", "cpu", "p50", "p99"]
+    print_table(
+        columns,
+        [
+            (
+                f"{row.nodes:,}",
+                str(row.gpus_per_node),
+                f"{row.decisions:,}",
+                f"{row.placed:,}",
+                f"{row.cpu_us:,.1f} µs",
+                f"{row.p50_us:,.1f} µs",
+                f"{row.p99_us:,.1f} µs",
+            )
+            for row in report.sizes
+        ],
+        numbers=columns,
+    )
+    typer.echo(
+        f"{report.nodes_ratio:g} times the nodes cost {report.ratio:g} times the CPU time;"
+        f" peak memory {report.peak_rss_mib:,} MiB"
+    )

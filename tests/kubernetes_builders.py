@@ -4,11 +4,15 @@ from typing import Any
 
 import msgspec
 
+from vramline.wire import keys
+from vramline.wire.hami import RegisteredGpu, encode_register
 from vramline.wire.kubernetes import NodeObject, PodObject
 from vramline.wire.report_v1alpha1 import GpuReport, decode_report
 
 __all__ = [
     "container",
+    "hami_card",
+    "hami_register",
     "node_document",
     "node_object",
     "pod_document",
@@ -79,6 +83,17 @@ def node_document(
 def node_object(name: str = "n1", **fields: Any) -> NodeObject:
     """The same, typed."""
     return msgspec.convert(node_document(name, **fields), NodeObject)
+
+
+def hami_card(**fields: Any) -> RegisteredGpu:
+    """A healthy card of 32,600 MiB in HAMi's register, shared ten times."""
+    base = {"id": "GPU-a", "count": 10, "devmem": 32600, "devcore": 100, "type": "NVIDIA A10", "health": True}
+    return RegisteredGpu(**{**base, **fields})
+
+
+def hami_register(*cards: RegisteredGpu) -> dict[str, str]:
+    """The annotation of a node that registers these cards."""
+    return {keys.HAMI_REGISTER: encode_register(cards)}
 
 
 def report_document(*gpus: Document, node: str = "n1", **status: Any) -> Document:

@@ -22,6 +22,16 @@ __all__ = ["ContainerAsk", "PodTotal", "SizeKind", "add_up", "name_container", "
 MAX_COUNT = 65_535
 """Most GPUs that limits may ask for; more is a typing error."""
 
+_RESOURCES = frozenset(
+    {
+        keys.GPU_COUNT,
+        keys.GPU_COUNT_SHARED,
+        keys.GPU_MEMORY_MIB,
+        keys.GPU_MEMORY_PERCENT,
+        keys.GPU_CORES,
+        keys.GPU_PRIORITY,
+    }
+)
 _MISPLACED = (keys.KAI_MEMORY, keys.KAI_FRACTION, keys.VRAM, keys.GPUS)
 """Annotations that are easily written among the limits by mistake."""
 
@@ -109,7 +119,7 @@ def _read_container(name: str, amounts: Mapping[str, str | int | float], subject
                 problem="is an annotation, not a resource",
                 accepted=f"{key} among the annotations of the pod",
             )
-    if not any(key.startswith("nvidia.com/") for key in amounts):
+    if _RESOURCES.isdisjoint(amounts):
         return None
     count = _read_count(name, amounts, subject)
     mib = _read_mib(name, amounts, subject)

@@ -19,11 +19,10 @@ from vramline.model.observation import GpuProcess, Observation, Unknown
 from vramline.model.pod import GpuShare, HostNeeds, Pod, PodPhase
 from vramline.wire import keys
 from vramline.wire.allocation import AllocationRecord, encode_allocation
-from vramline.wire.documents import Manifests, read_documents, read_now
 from vramline.wire.report_v1alpha1 import GpuReport, ReportedGpu, ReportedProcess, encode_report
 from vramline.wire.times import format_time
 
-__all__ = ["Manifests", "read_documents", "read_now", "write_node", "write_pod", "write_report"]
+__all__ = ["write_node", "write_pod", "write_report"]
 
 Manifest = dict[str, Any]
 

@@ -53,6 +53,7 @@ fmt: $(STAMP)  ## format and fix
 
 bench: $(STAMP)  ## benchmarks, figures on standard output
 	@$(BIN)/vramline bench decide $(ARGS)
+	@$(BIN)/vramline bench simulate
 
 pictures: $(STAMP)  ## take the pictures of the README again, from real runs
 	@$(BIN)/python tools/picture.py docs/pictures/simulate.svg 112 $(BIN)/vramline simulate -f examples/why-pending.yaml

@@ -27,3 +27,16 @@ def test_a_wrong_list_of_sizes_is_one_line(nodes: str, capsys: pytest.CaptureFix
     complaint = capsys.readouterr().err
     assert "--nodes" in complaint
     assert complaint.count("\n") == 1
+
+
+def test_a_simulation_is_timed_from_json_to_the_fate_of_every_pod(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "simulate", "--nodes", "3", "--gpus", "2", "--pods", "40", "-o", "json"]) == 0
+
+    report = msgspec.json.decode(capsys.readouterr().out)
+    assert (report["nodes"], report["gpus_per_node"], report["pods"]) == (3, 2, 40)
+    assert report["bound"] > 0
+
+
+def test_the_table_of_a_simulation_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "simulate", "--nodes", "2", "--pods", "10"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2

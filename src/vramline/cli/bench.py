@@ -5,6 +5,8 @@ from typing import Annotated
 import typer
 
 from vramline.bench.decide import DecideFigures, DecideReport, measure_decide
+from vramline.bench.manifests import ClusterShape
+from vramline.bench.simulate import SimulateFigures, measure_simulate
 from vramline.cli.apps import examples, new_app
 from vramline.cli.output import OutputFormat, OutputOption, print_data, print_table
 from vramline.errors import RequestError
@@ -44,6 +46,39 @@ def decide(
         _read_sizes(nodes), gpus=gpus, pods=pods, seed=seed, report=_tell if loud else _say_nothing
     )
     print_data(report, output, table=lambda: _print_report(report))
+
+
+@app.command(
+    epilog=examples("vramline bench simulate", "vramline bench simulate --nodes 5000 --pods 50000 -o json")
+)
+def simulate(
+    *,
+    nodes: Annotated[int, typer.Option(help="How many nodes.", min=1, max=_MOST_NODES)] = 1_000,
+    gpus: Annotated[int, typer.Option(help="Cards on each node.", min=1, max=_MOST_GPUS)] = 8,
+    pods: Annotated[int, typer.Option(help="How many pods.", min=1, max=_MOST_PODS)] = 10_000,
+    seed: Annotated[int, typer.Option(help="Seed of the cluster.")] = 1,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """CPU time of `vramline simulate` on a whole cluster, from JSON to the fate of every pod."""
+    done = measure_simulate(ClusterShape(nodes=nodes, gpus=gpus, pods=pods, seed=seed))
+    print_data(done, output, table=lambda: _print_simulation(done))
+
+
+def _print_simulation(done: SimulateFigures) -> None:
+    columns = ["nodes", "gpus/node", "pods", "bound", "pending", "input", "read", "run", "a pod", "peak"]
+    row = (
+        f"{done.nodes:,}",
+        str(done.gpus_per_node),
+        f"{done.pods:,}",
+        f"{done.bound:,}",
+        f"{done.pending:,}",
+        f"{done.input_mib:,.1f} MiB",
+        f"{done.read_s:,.2f} s",
+        f"{done.run_s:,.2f} s",
+        f"{done.pod_us:,.0f} µs",
+        f"{done.peak_rss_mib:,} MiB",
+    )
+    print_table(columns, [row], numbers=columns)
 
 
 def _read_sizes(text: str) -> list[int]:

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from vramline.decide.adoption import adopt_pods
 from vramline.decide.engine import decide
 from vramline.decide.host import refuse_by_room, refuse_by_wishes
 from vramline.decide.reserve import reservation_of
@@ -26,7 +27,6 @@ from vramline.model.observation import Observation
 from vramline.model.pod import HostNeeds, Pod, PodPhase
 from vramline.model.reason import CODE_OF, FITS, REASON_OF, Reason
 from vramline.model.rules import Rules, rules_for
-from vramline.simulate.adoption import adopt_pods
 from vramline.simulate.outcome import Outcome, Status
 from vramline.units import Mib
 

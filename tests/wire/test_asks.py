@@ -130,6 +130,10 @@ def test_requests_count_where_there_is_no_limit() -> None:
             {"annotations": {"nvidia.com/use-gputype": " , "}}, id="a choice without an ask is not read"
         ),
         pytest.param({"annotations": {"vramline.io/ask": "?"}}, id="the webhook's own memory"),
+        pytest.param(
+            {"annotations": {"nvidia.com/container.main.gpu-compute.mode": "time-slicing"}},
+            id="another word of KAI about a container",
+        ),
     ],
 )
 def test_a_pod_without_a_request_asks_for_nothing(fields: dict[str, Any]) -> None:

@@ -112,6 +112,16 @@ def test_on_unequal_cards_the_labels_need_to_match_one_of_them() -> None:
     assert read(report(*cards), labels={**fits, "gpu.memory": "81559"}).node.problem is not None
 
 
+def test_labels_about_mig_instances_do_not_contradict_the_cards() -> None:
+    labels = {"gpu.count": "7", "gpu.memory": "4864", "gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"}
+    node = read(
+        report({"uuid": "GPU-a", "totalMiB": 40960, "model": "NVIDIA A100-SXM4-40GB"}), labels=labels
+    ).node
+
+    assert node.problem is None
+    assert [card.mig for card in node.gpus] == [True]
+
+
 def test_stated_cards_are_compared_by_size_not_by_order() -> None:
     cards = [{"uuid": "GPU-a", "totalMiB": 81559}, {"uuid": "GPU-b", "totalMiB": 23028}]
 

@@ -179,7 +179,7 @@ def _read_containers(annotations: Mapping[str, str], spec: PodSpec, subject: str
             wanted[position] = ContainerAsk(container=name, kind=SizeKind.MIB, amount=amount)
     positions = range(len(list_containers(spec)))
     total = add_up(spec, [wanted.get(position) for position in positions], subject, same_cards=True)
-    return MibSize(Mib(total.amount if total else 0))
+    return MibSize(Mib(total.amount))
 
 
 def _read_request(annotations: Mapping[str, str], container: str, subject: str) -> Mib:

@@ -79,18 +79,14 @@ def read_container_asks(spec: PodSpec, subject: str) -> list[ContainerAsk | None
     ]
 
 
-def add_up(
-    spec: PodSpec, asks: Iterable[ContainerAsk | None], subject: str, *, same_cards: bool
-) -> PodTotal | None:
-    """Return what the pod needs at its neediest moment; None: no container asks for a GPU.
+def add_up(spec: PodSpec, asks: Iterable[ContainerAsk | None], subject: str, *, same_cards: bool) -> PodTotal:
+    """Return what the pod needs at its neediest moment; at least one of `asks` is not None.
 
     `same_cards`: an annotation gives the size, so that containers without a size of their own share cards
     all the same and their cores add.
     """
     stages = [[ask for ask in stage if ask is not None] for stage in list_stages(spec, asks)]
     everyone = [ask for stage in stages for ask in stage]
-    if not everyone:
-        return None
     _refuse_mixed_kinds(everyone, subject)
     totals = [_total(stage, subject, same_cards=same_cards) for stage in stages if stage]
     return PodTotal(

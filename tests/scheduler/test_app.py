@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import builders
+from house.tree import ROOT
 from scheduler.worlds import NOW, Door, cluster_of, pending, pod_body
 from vramline.model.claim import ClaimState
 from vramline.model.pod import HostNeeds
@@ -317,6 +318,13 @@ def test_a_cluster_without_nodes_is_healthy_but_not_ready() -> None:
 
     assert door.get("/healthz").status_code == 200
     assert door.get("/readyz").status_code == 503
+
+
+@pytest.mark.parametrize("path", [*POSTS, *GETS, "/api/v1/pods/{namespace}/{name}"])
+def test_every_address_is_in_the_manual(path: str) -> None:
+    method = "POST" if path in POSTS else "GET"
+
+    assert f"| `{method} {path}` |" in (ROOT / "docs" / "http.md").read_text(encoding="utf-8")
 
 
 def test_every_reason_has_a_text_for_kube_scheduler() -> None:

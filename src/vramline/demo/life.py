@@ -126,16 +126,17 @@ class LivingCluster:
     # ── pods ─────────────────────────────────────────────────────────────────────────────────────
 
     def _arrive(self, now: float) -> None:
-        for _ in range(_MOST_AT_ONCE):
-            if now < self._next_arrival or len(self.queue) >= _MOST_WAITING:
-                return
+        for _ in range(max(_MOST_AT_ONCE, len(self.cards) // 50)):
+            if now < self._next_arrival or len(self.queue) >= max(_MOST_WAITING, len(self.cards) // 8):
+                break
             self._pods_made += 1
             workload = make_workload(self._dice, self._pods_made, now=now)
             self._plans[workload.pod.uid] = _Plan(workload)
             self.cluster.add_pod(workload.pod)
             self.queue.add(workload.pod.uid, priority=workload.pod.priority)
             hurry = 0.2 if self._pods_made < 2 * len(self.cards) else 1.0  # the first screen is not empty
-            self._next_arrival = now + self._dice.uniform(0.3, 1.7) * self._pace_s * hurry
+            self._next_arrival += self._dice.uniform(0.3, 1.7) * self._pace_s * hurry
+        self._next_arrival = max(self._next_arrival, now)  # who could not come in time does not come later
 
     def _give_up(self, now: float) -> None:
         """Whoever waits too long is deleted by its owner."""

@@ -1,0 +1,34 @@
+"""A snapshot of the living cluster, given to the simulator, is the same cluster."""
+
+import msgspec
+import pytest
+
+from demo.test_life import World
+from vramline.model.pod import PodPhase
+from vramline.model.rules import Rules
+from vramline.scheduler.snapshot import take_snapshot
+from vramline.simulate.options import RunOptions
+from vramline.simulate.run import Run, run_documents
+
+
+def replay(world: World) -> Run:
+    text = msgspec.json.encode(take_snapshot(world.life.cluster))
+    return run_documents([("snapshot", msgspec.json.decode(text))], RunOptions(rules=Rules()))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_replay_has_the_same_figures_and_decides_the_same(seed: int) -> None:
+    world = World(seed)
+    cluster = world.life.cluster
+    for _ in range(8):
+        world.run(25)
+        again = replay(world)
+        waiting = [pod for pod in cluster.pods.values() if pod.phase is PodPhase.PENDING]
+        bound_again = {outcome.pod.key for outcome in again.outcomes if outcome.status == "Bound"}
+
+        assert again.problems == []
+        assert again.cluster.now() == cluster.now()
+        if not bound_again:
+            for uuid in world.life.cards:
+                assert again.cluster.fleet.account(uuid) == cluster.fleet.account(uuid)
+        assert {pod.key for pod in waiting} >= bound_again

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
 import typer
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -12,19 +13,19 @@ from vramline.cli.cluster_tables import gpus_table, shorten
 from vramline.cli.output import get_console
 from vramline.cli.text import printable
 from vramline.explain.cards import CardState
+from vramline.model.reason import WarningCode
 from vramline.simulate.outcome import Status
 from vramline.simulate.report import PodReport, RunReport
 
 __all__ = ["print_report"]
 
 _MOST_PODS = 200
-"""Pods up to which every one is listed; above, only those that were not placed."""
+"""Pods up to which every one is listed; above, only those that were not placed, up to as many."""
 _MOST_GPUS = 100
 """GPUs up to which every one is listed; above, they are summed up by model."""
-_MOST_WARNINGS = 20
-_WIDE = 112
-_SHORT_UUID = 12
-"""`GPU-` and eight digits, which tell cards apart in practice."""
+_MOST_NOTES = 20
+_GAP = 2
+"""Columns between columns."""
 _STYLES = {
     Status.BOUND: "green",
     Status.PENDING: "bold yellow",
@@ -38,56 +39,88 @@ _UNPLACED = (Status.PENDING, Status.REJECTED)
 def print_report(report: RunReport) -> None:
     """Print a run as tables."""
     console = get_console()
-    parts = [*_pods_part(report, console), *_reasons_part(report), *_gpus_part(report.gpus, console)]
-    if report.gpus or report.pods:
-        parts.append(Text(""))
-    parts.append(_summary(report))
+    domain = _common_domain([card.node for card in report.gpus]) if console.is_terminal else ""
+    if domain:
+        report = _without_domain(report, domain)
+    parts = [
+        *_pods_part(report.pods, console.width),
+        *_reasons_part(report.pods),
+        *_notes_part(report.pods),
+        *_gpus_part(report.gpus, console),
+        _summary(report),
+    ]
     with console.capture() as captured:
         console.print(Group(*parts))
     typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()), color=True)
 
 
-def _pods_part(report: RunReport, console: Console) -> Iterable[RenderableType]:
-    pods = report.pods
-    if len(pods) > _MOST_PODS:
-        pods = [pod for pod in pods if pod.status in _UNPLACED]
-        yield Text(f"{len(report.pods) - len(pods):,} pods are placed; -o json lists them", style="dim")
+def _common_domain(names: Sequence[str]) -> str:
+    """Return what follows the first dot in the names of all nodes, where that is the same for all."""
+    domains = {name.partition(".")[2] for name in names}
+    return f".{domains.pop()}" if len(domains) == 1 and len(set(names)) > 1 and "" not in domains else ""
+
+
+def _without_domain(report: RunReport, domain: str) -> RunReport:
+    """Return the report with short names of nodes in its columns; sentences keep the long ones."""
+    pods = [
+        msgspec.structs.replace(pod, node=None if pod.node is None else pod.node.removesuffix(domain))
+        for pod in report.pods
+    ]
+    gpus = [msgspec.structs.replace(card, node=card.node.removesuffix(domain)) for card in report.gpus]
+    return msgspec.structs.replace(report, pods=pods, gpus=gpus)
+
+
+def _pods_part(pods: Sequence[PodReport], width: int) -> Iterable[RenderableType]:
+    shown = pods if len(pods) <= _MOST_PODS else [pod for pod in pods if pod.status in _UNPLACED]
+    shown = shown[:_MOST_PODS]
+    if shown:
+        yield _pods_table(shown, width)
+    if len(shown) < len(pods):
+        yield Text(f"… and {len(pods) - len(shown):,} more pods; -o json lists all", style="dim")
     if pods:
-        yield _pods_table(pods, report.gpus, console)
         yield Text("")
 
 
-def _pods_table(pods: Sequence[PodReport], cards: Sequence[CardState], console: Console) -> Table:
-    names = _short_names([card.uuid for card in cards], full=console.width >= _WIDE)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+def _pods_table(pods: Sequence[PodReport], width: int) -> Table:
+    """Lay out pods. Status and numbers are never cut; the other columns share what they leave."""
+    rows = [(printable(pod.pod), printable(pod.node or "–"), _cards_of(pod), _why(pod)) for pod in pods]
+    amounts = [_mib_of(pod) for pod in pods]
+    statuses = [pod.status for pod in pods]
+    taken = max(map(len, ("STATUS", *statuses))) + max(map(len, ("MIB", *amounts))) + _GAP * 5
+    names, nodes, cards, why = _share_out(rows, width - taken)
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     table.add_column("STATUS", no_wrap=True)
-    table.add_column("POD", overflow="ellipsis", no_wrap=True)
-    table.add_column("NODE", overflow="ellipsis", no_wrap=True)
-    table.add_column("GPU", overflow="ellipsis", no_wrap=True)
+    for head, each in (("POD", names), ("NODE", nodes), ("GPU", cards)):
+        table.add_column(head, no_wrap=True, width=each)
     table.add_column("MIB", justify="right", no_wrap=True)
-    table.add_column("WHY", overflow="ellipsis", no_wrap=True)
-    for pod in pods:
+    table.add_column("WHY", no_wrap=True, overflow="ellipsis", width=why)
+    for status, row, amount in zip(statuses, rows, amounts, strict=True):
         table.add_row(
-            Text(pod.status, style=_STYLES[pod.status]),
-            printable(pod.pod),
-            printable(pod.node or "–"),
-            _cards_of(pod, names),
-            _mib_of(pod),
-            printable(_why(pod)),
+            Text(status, style=_STYLES[status]),
+            shorten(row[0], names),
+            shorten(row[1], nodes),
+            shorten(row[2], cards),
+            amount,
+            row[3],
         )
     return table
 
 
-def _short_names(uuids: Sequence[str], *, full: bool) -> dict[str, str]:
-    """Return how each card is called: shortened where all short names differ."""
-    short = {uuid: uuid if len(uuid) <= _SHORT_UUID + 2 else f"{uuid[:_SHORT_UUID]}…" for uuid in uuids}
-    return {} if full or len(set(short.values())) < len(short) else short
+def _share_out(rows: Sequence[tuple[str, str, str, str]], room: int) -> list[int]:
+    """Return the widths of pod, node, GPU and reason: what each needs, or at least what tells them apart."""
+    needed = [max(len(row[place]) for row in rows) for place in range(4)]
+    widths = [min(need, least) for need, least in zip(needed, (16, 8, 10, 16), strict=True)]
+    for place in (3, 1, 0, 2):
+        spare = max(room - sum(widths), 0)
+        most = needed[place] if place != 3 else min(needed[3], max(widths[3], 20, room // 2))
+        widths[place] += min(spare, most - widths[place])
+    return [max(width, 4) for width in widths]
 
 
-def _cards_of(pod: PodReport, names: dict[str, str]) -> str:
+def _cards_of(pod: PodReport) -> str:
     if not pod.gpus:
         return "–"
-    first = printable(names.get(pod.gpus[0].uuid, pod.gpus[0].uuid))
+    first = printable(pod.gpus[0].uuid)
     return first if len(pod.gpus) == 1 else f"{first} +{len(pod.gpus) - 1}"
 
 
@@ -101,27 +134,51 @@ def _mib_of(pod: PodReport) -> str:
 
 
 def _why(pod: PodReport) -> str:
-    """Say in a word why a pod waits, or what to know about where it is."""
+    """Say in a word why a pod waits, or what to know about where it is; sentences stand below the table."""
     if pod.reason is not None:
         return pod.reason
-    if pod.warnings:
-        return pod.warnings[0]
-    return pod.message if pod.status is Status.RELEASING else ""
+    if pod.status is Status.RELEASING:
+        return "memory still held" if pod.gpus else "memory is free"
+    codes = [code for code in map(_code_of, pod.warnings) if code]
+    return codes[0] if codes else "note below" if pod.warnings else ""
 
 
-def _reasons_part(report: RunReport) -> Iterable[RenderableType]:
-    """Say under the table why pods wait and what would help, once for all pods with the same story."""
+def _code_of(warning: str) -> str:
+    """Return the code that a warning begins with, where it has one."""
+    code, colon, _ = warning.partition(": ")
+    return code if colon and code in set(WarningCode) else ""
+
+
+def _reasons_part(pods: Sequence[PodReport]) -> Iterable[RenderableType]:
+    """Say under the table why pods wait and what would help, once for all pods with the same story.
+
+    Why a pod was rejected is an error and stands on standard error.
+    """
     stories: dict[tuple[str, ...], list[str]] = {}
-    for pod in report.pods:
-        if pod.status in _UNPLACED:
-            stories.setdefault((pod.status, pod.message, *pod.counterfactuals), []).append(pod.pod)
-    for (status, message, *hints), pods in stories.items():
-        head = Text(_some(pods), style=_STYLES[Status(status)])
-        yield head
+    for pod in pods:
+        if pod.status is Status.PENDING:
+            stories.setdefault((pod.message, *pod.counterfactuals), []).append(pod.pod)
+    for (message, *hints), names in stories.items():
+        yield Text(_some(names), style=_STYLES[Status.PENDING])
         yield Padding(Text(printable(message)), (0, 0, 0, 2))
         for hint in hints:
             yield Padding(Text(f"→ {printable(hint)}", style="green"), (0, 0, 0, 2))
     if stories:
+        yield Text("")
+
+
+def _notes_part(pods: Sequence[PodReport]) -> Iterable[RenderableType]:
+    """Say what else there is to know about pods; placements by the books show in the tables already."""
+    notes: dict[str, list[str]] = {}
+    for pod in pods:
+        for warning in pod.warnings:
+            if _code_of(warning) != WarningCode.PLACED_BY_BOOKS:
+                notes.setdefault(warning, []).append(pod.pod)
+    for warning, names in list(notes.items())[:_MOST_NOTES]:
+        yield Text(f"! {_some(names)}: {printable(warning)}", style="yellow")
+    if len(notes) > _MOST_NOTES:
+        yield Text(f"! {len(notes) - _MOST_NOTES:,} more notes; -o json lists them", style="yellow")
+    if notes:
         yield Text("")
 
 
@@ -135,7 +192,9 @@ def _gpus_part(cards: Sequence[CardState], console: Console) -> Iterable[Rendera
         yield _models_table(cards)
     elif cards:
         plain = console.encoding.lower().replace("-", "") != "utf8"
-        yield gpus_table(cards, width=min(console.width, 140), plain=plain)
+        yield gpus_table(cards, width=console.width, plain=plain)
+    if cards:
+        yield Text("")
 
 
 def _models_table(cards: Sequence[CardState]) -> Table:

@@ -1,5 +1,6 @@
 """GpuLedgers of a snapshot, compared with its pods: whose claims they are, and where the two disagree."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -15,7 +16,9 @@ from vramline.wire.identity import uid_of
 from vramline.wire.kubernetes import ObjectMeta
 from vramline.wire.ledger_v1alpha1 import GpuLedger
 
-__all__ = ["Books", "read_books"]
+__all__ = ["Books", "freeze_unreadable", "read_books"]
+
+_SUBJECT = re.compile(r"GpuLedger (?P<node>\S+) \(")
 
 
 @dataclass(slots=True)
@@ -46,6 +49,14 @@ def read_books(fleet: Fleet, ledgers: Iterable[GpuLedger], pods: Mapping[str, Po
             own = claim if uid is None else msgspec.structs.replace(claim, pod_uid=uid)
             _sort(books, fleet, ledger.node, own, pods.get(own.pod_uid))
     return books
+
+
+def freeze_unreadable(fleet: Fleet, problems: Iterable[RequestError]) -> None:
+    """Freeze the nodes whose ledger could not be read: what it promised is not known, so nothing is free."""
+    for problem in problems:
+        found = _SUBJECT.match(problem.subject)
+        if found and problem.field != "metadata.name" and fleet.node(found["node"]) is not None:
+            fleet.freeze(found["node"], NodeProblem(ProblemKind.FROZEN, str(problem)))
 
 
 def _sort(books: Books, fleet: Fleet, node: str, claim: Claim, pod: Pod | None) -> None:

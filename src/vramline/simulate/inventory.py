@@ -98,7 +98,7 @@ def _tell(found: Inventory, reading: NodeReading) -> None:
                 subject=subject,
                 field="GPUs",
                 problem=f"{problem.detail}; no GPU of this node is handed out",
-                accepted="sources that agree on number, model and memory of the cards",
+                accepted="sources that agree on number, model and memory of the cards, each card on one node",
             )
         )
     else:

@@ -12,7 +12,7 @@ from vramline.errors import RequestError
 from vramline.model.fleet import Fleet
 from vramline.model.pod import GpuShare, Pod, PodPhase
 from vramline.model.reason import Reason
-from vramline.simulate.books import read_books
+from vramline.simulate.books import freeze_unreadable, read_books
 from vramline.simulate.cluster import EmbeddedCluster
 from vramline.simulate.inventory import read_inventory
 from vramline.simulate.options import RunOptions
@@ -78,6 +78,7 @@ def _add_nodes(run: Run, manifests: Manifests) -> None:
     run.warnings += inventory.warnings
     for reading in inventory.readings:
         run.cluster.set_node(reading.node, reading.observations)
+    freeze_unreadable(run.cluster.fleet, manifests.problems)
 
 
 def _read_pods(run: Run, manifests: Manifests, rejected: list[Outcome]) -> list[Pod]:

@@ -62,13 +62,14 @@ def prioritize_nodes(cluster: Cluster, args: ExtenderArgs) -> list[HostPriority]
         return [HostPriority(name, 0) for name in args.names]
     numbers = _numbers_of(cluster, args.names)
     decision = _decide_among(cluster, pod, pod.ask, numbers)
-    fitting = [n for n in numbers if n != _NOT_HERE and decision.node_codes[n] == FITS]
-    ranks = sorted({int(decision.scores[number]) for number in fitting}, reverse=True)
-    points: dict[int | None, int] = {score: _points(place, len(ranks)) for place, score in enumerate(ranks)}
+    codes, scores = decision.node_codes.tolist(), decision.scores.tolist()
+    fitting = [scores[n] if n != _NOT_HERE and codes[n] == FITS else None for n in numbers]
+    ranks = sorted({score for score in fitting if score is not None}, reverse=True)
+    points = {None: 0} | {score: _points(place, len(ranks)) for place, score in enumerate(ranks)}
     best = None if decision.placement is None else decision.placement.node
     return [
-        HostPriority(name, MAX_SCORE if name == best else points.get(_score(decision, number), 0))
-        for name, number in zip(args.names, numbers, strict=True)
+        HostPriority(name, MAX_SCORE if name == best else points[score])
+        for name, score in zip(args.names, fitting, strict=True)
     ]
 
 
@@ -198,12 +199,6 @@ def _answer(
     return ExtenderFilterResult(
         nodes=nodes, node_names=names, failed_nodes=failed, failed_and_unresolvable_nodes=beyond_help
     )
-
-
-def _score(decision: Decision, number: int) -> int | None:
-    if number == _NOT_HERE or decision.node_codes[number] != FITS:
-        return None
-    return int(decision.scores[number])
 
 
 def _points(place: int, places: int) -> int:

@@ -7,6 +7,8 @@ two pieces of evidence that disagree, freeze that node and only that node.
 
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
 from vramline.decide.sizes import size_on_each_card
 from vramline.errors import RequestError
 from vramline.model.ask import Ask
@@ -80,7 +82,24 @@ def adopt_pods(
             fleet.adopt(claims_of(pod, shares))
     for pod, ask in unnamed:
         _assign(fleet, pod, ask, rules, groups)
+    fleet.adopt(_with_use_at_end(fleet, pods))
     return problems
+
+
+def _with_use_at_end(fleet: Fleet, pods: Iterable[Pod]) -> list[Claim]:
+    """Return releasing claims with what the card must have shown when their pods ended.
+
+    Nobody looked then. But where nothing else runs on the card, all that was there was theirs, so that a
+    later look at an all but empty card shows the release, processes listed or not.
+    """
+    marked = []
+    releasing = [pod.uid for pod in pods if pod.phase is PodPhase.RELEASING and pod.ended_at is not None]
+    for claim in (claim for uid in releasing for claim in fleet.ledger.of_pod(uid)):
+        others = (each for each in fleet.ledger.of_card(claim.gpu) if each.ended_at is None)
+        alone = not any(each.started_at is not None for each in others)
+        if claim.used_at_end is None and alone:
+            marked.append(msgspec.structs.replace(claim, used_at_end=Mib(claim.mib + fleet.margin)))
+    return marked
 
 
 def _named_cards(

@@ -167,7 +167,8 @@ def _assign(fleet: Fleet, pod: Pod, ask: Ask, rules: Rules, groups: dict[str, st
     if node is None or not node.gpus:
         return
     names = pod.allocation.groups if pod.allocation is not None else ()
-    together = [groups[name] for name in names if name in groups]
+    here = {gpu.uuid for gpu in node.gpus}
+    together = [groups[name] for name in names if groups.get(name) in here]
     by_room = sorted(node.gpus, key=lambda gpu: (-fleet.account(gpu.uuid).free_by_books, gpu.uuid))
     chosen = together or [gpu.uuid for gpu in by_room[: ask.gpus]]
     groups.update(zip(names, chosen, strict=False))

@@ -129,7 +129,6 @@ def test_requests_count_where_there_is_no_limit() -> None:
         pytest.param(
             {"annotations": {"nvidia.com/use-gputype": " , "}}, id="a choice without an ask is not read"
         ),
-        pytest.param({"annotations": {"vramline.io/ask": "?"}}, id="the webhook's own memory"),
         pytest.param(
             {"annotations": {"nvidia.com/container.main.gpu-compute.mode": "time-slicing"}},
             id="another word of KAI about a container",

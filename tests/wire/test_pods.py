@@ -314,7 +314,8 @@ def test_host_ports_are_noted() -> None:
             {"annotations": {**MEMORY, "nvidia.com/use-gputype": "A100"}}, id="a choice with an ask"
         ),
         pytest.param(
-            {"annotations": {keys.ASK: "x", keys.VISIBLE_DEVICES: "y"}}, id="our sealed annotations"
+            {"annotations": {keys.ASK: '{"gpus":1,"size":{"type":"whole"}}', keys.VISIBLE_DEVICES: "y"}},
+            id="our sealed annotations",
         ),
         pytest.param({"volumes": [{"name": "a", "emptyDir": {}}]}, id="a volume without a place"),
         pytest.param({"topologySpreadConstraints": []}, id="an empty list"),

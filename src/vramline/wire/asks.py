@@ -1,12 +1,16 @@
 """From every spelling of a GPU request to the one ask. Docs: docs/asks.md."""
 
+from collections.abc import Mapping
 from fractions import Fraction
+
+import msgspec
 
 from vramline.errors import RequestError
 from vramline.model.ask import Ask, MibSize, ShareSize, Size, UnsizedSize, WholeSize
 from vramline.units import Mib
 from vramline.wire import keys
 from vramline.wire.annotation_asks import AnnotationAsk, read_annotation_ask
+from vramline.wire.ask_annotation import decode_ask
 from vramline.wire.constraints import read_constraints, read_policy, read_realtime
 from vramline.wire.container_asks import PodTotal, SizeKind, add_up, read_container_asks
 from vramline.wire.identity import key_of, subject_of, uid_of
@@ -14,7 +18,7 @@ from vramline.wire.kubernetes import ObjectMeta, PodObject, PodSpec
 from vramline.wire.quantities import read_whole
 from vramline.wire.stages import list_containers
 
-__all__ = ["find_mig_resource", "is_reservation_pod", "read_ask"]
+__all__ = ["find_mig_resource", "is_reservation_pod", "read_ask", "read_choices", "read_spelled_ask"]
 
 _RESERVATION_APPS = ("kai-resource-reservation", "resource-reservation")
 
@@ -23,12 +27,19 @@ def read_ask(pod: PodObject) -> Ask | None:
     """Return what a pod asks of GPUs; None: nothing that Vramline hands out.
 
     Raises `RequestError` for a malformed or contradictory ask. Annotations that only choose among cards
-    are read for pods that ask, and for no others: a pod without a GPU request is never touched.
+    are read for pods that ask, and for no others: a pod without a GPU request is never touched. Where
+    admission has sealed the ask, the seal is read and no spelling.
     """
+    sealed = (pod.metadata.annotations or {}).get(keys.ASK)
+    if sealed is not None:
+        return decode_ask(sealed, pod.metadata)
+    return None if is_reservation_pod(pod.metadata) else read_spelled_ask(pod)
+
+
+def read_spelled_ask(pod: PodObject) -> Ask | None:
+    """Return what the pod's limits and annotations ask for, whatever it carries besides."""
     spec = pod.spec or PodSpec()
     subject = subject_of(pod.metadata)
-    if is_reservation_pod(pod.metadata):
-        return None
     annotations = pod.metadata.annotations or {}
     spoken = read_annotation_ask(annotations, spec, subject) if annotations else None
     asks = read_container_asks(spec, subject)
@@ -41,13 +52,15 @@ def read_ask(pod: PodObject) -> Ask | None:
         cores = _check_against_limits(spoken, total, subject)
     elif total is not None:
         gpus, size, cores = total.count, _size_of(total), total.cores
+    ask = Ask(pod=key_of(pod.metadata), pod_uid=uid_of(pod.metadata), gpus=gpus, size=size, cores=cores)
+    return read_choices(ask, annotations, subject)
+
+
+def read_choices(ask: Ask, annotations: Mapping[str, str], subject: str) -> Ask:
+    """Return the ask with which cards and which mode the annotations choose for it."""
     mode, enabled = read_realtime(annotations, subject)
-    return Ask(
-        pod=key_of(pod.metadata),
-        pod_uid=uid_of(pod.metadata),
-        gpus=gpus,
-        size=size,
-        cores=cores,
+    return msgspec.structs.replace(
+        ask,
         constraints=read_constraints(annotations, subject),
         mode=mode,
         enable_realtime=enabled,
@@ -57,7 +70,12 @@ def read_ask(pod: PodObject) -> Ask | None:
 
 
 def is_reservation_pod(meta: ObjectMeta) -> bool:
-    """Whether this pod only holds a card for a KAI group, and asks for nothing itself."""
+    """Whether this pod only holds a card for a KAI group, and asks for nothing itself.
+
+    A pod that Vramline admitted or bound is none, however it is labelled later.
+    """
+    if not {keys.ASK, keys.ALLOCATION}.isdisjoint(meta.annotations or ()):
+        return False
     labels = meta.labels or {}
     return labels.get(keys.KAI_APP_LABEL) in _RESERVATION_APPS and keys.KAI_GROUP_LABEL in labels
 

@@ -17,7 +17,15 @@ from vramline.wire.kubernetes import Container, PodSpec
 from vramline.wire.quantities import read_mib_count, read_whole
 from vramline.wire.stages import list_containers, list_stages
 
-__all__ = ["ContainerAsk", "PodTotal", "SizeKind", "add_up", "name_container", "read_container_asks"]
+__all__ = [
+    "MAX_COUNT",
+    "ContainerAsk",
+    "PodTotal",
+    "SizeKind",
+    "add_up",
+    "name_container",
+    "read_container_asks",
+]
 
 MAX_COUNT = 65_535
 """Most GPUs that limits may ask for; more is a typing error."""

@@ -21,5 +21,7 @@ def uid_of(meta: ObjectMeta) -> str:
 
 
 def subject_of(meta: ObjectMeta) -> str:
-    """Return how an error names the pod."""
+    """Return how an error names the pod; one that is yet to get its name is `web-5d9c-*`."""
+    if not meta.name and meta.generate_name:
+        return f"Pod {namespace_of(meta)}/{meta.generate_name}*"
     return f"Pod {key_of(meta)}"

@@ -31,6 +31,7 @@ __all__ = [
     "HAMI_USE_TYPE",
     "HAMI_USE_UUID",
     "HAMI_VGPU_MODE",
+    "INITIAL_EVENTS_END",
     "KAI_APP_LABEL",
     "KAI_CONTAINER_PREFIX",
     "KAI_FRACTION",
@@ -43,8 +44,11 @@ __all__ = [
     "KAI_RESERVED_UUID",
     "MANAGED",
     "MIG_RESOURCE_PREFIX",
+    "MIRROR",
     "REALTIME_CHECK",
+    "SIDE_DOORS",
     "VISIBLE_DEVICES",
+    "VISIBLE_DEVICES_ENV",
     "VRAM",
 ]
 
@@ -67,6 +71,8 @@ MANAGED = "vramline.io/managed"
 """Resource that marks a pod as ours; its amount means nothing."""
 GPUS_PHYSICAL = "vramline.io/gpus-physical"
 """Node annotation: the physical GPUs, where no label tells them."""
+SIDE_DOORS = "vramline.io/side-doors"
+"""Namespace label: `closed` refuses every way to a GPU that goes round the scheduler."""
 
 # ── NVIDIA and HAMi resources ────────────────────────────────────────────────────────────────────────
 GPU_COUNT = "nvidia.com/gpu"
@@ -77,6 +83,8 @@ GPU_MEMORY_PERCENT = "nvidia.com/gpumem-percentage"
 GPU_CORES = "nvidia.com/gpucores"
 GPU_PRIORITY = "nvidia.com/priority"
 MIG_RESOURCE_PREFIX = "nvidia.com/mig-"
+VISIBLE_DEVICES_ENV = "NVIDIA_VISIBLE_DEVICES"
+"""Environment variable by which the container runtime tells which cards a container sees."""
 
 # ── KAI ──────────────────────────────────────────────────────────────────────────────────────────────
 KAI_MEMORY = "gpu-memory"
@@ -119,3 +127,9 @@ GFD_REPLICAS = "nvidia.com/gpu.replicas"
 GFD_PRODUCT = "nvidia.com/gpu.product"
 GFD_SHARING_STRATEGY = "nvidia.com/gpu.sharing-strategy"
 GFD_MIG_STRATEGY = "nvidia.com/mig.strategy"
+
+# ── Kubernetes ───────────────────────────────────────────────────────────────────────────────────────
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+"""Annotation of the bookmark after which a watch shows changes instead of what was there already."""
+MIRROR = "kubernetes.io/config.mirror"
+"""Pod annotation: kubelet's own picture of a static pod."""

@@ -8,7 +8,7 @@ from vramline.wire.identity import subject_of
 from vramline.wire.kubernetes import Affinity, PodObject, PodSpec
 from vramline.wire.stages import list_containers
 
-__all__ = ["list_notes"]
+__all__ = ["list_annotation_notes", "list_notes"]
 
 _ACTED_ON = {
     "cpu",
@@ -48,7 +48,7 @@ def list_notes(pod: PodObject, *, asks: bool) -> tuple[str, ...]:
     spec = pod.spec or PodSpec()
     notes: list[str] = []
     if not is_reservation_pod(pod.metadata):
-        notes += _about_annotations(pod, asks=asks)
+        notes += list_annotation_notes(pod, asks=asks)
         mig = None if asks else find_mig_resource(spec, subject_of(pod.metadata))
         if mig is not None:
             notes.append(f"{mig} is left to the NVIDIA device plugin and not simulated")
@@ -58,7 +58,8 @@ def list_notes(pod: PodObject, *, asks: bool) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _about_annotations(pod: PodObject, *, asks: bool) -> Iterator[str]:
+def list_annotation_notes(pod: PodObject, *, asks: bool) -> Iterator[str]:
+    """Yield one sentence for each annotation that has no effect."""
     annotations = pod.metadata.annotations
     if not annotations:
         return

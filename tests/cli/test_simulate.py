@@ -226,3 +226,13 @@ def test_many_errors_are_cut_short_and_all_are_in_json(
     assert status == 2
     assert captured.err.splitlines()[-1] == "error: … and 50 more; `-o json` lists all"
     assert len(json.loads(captured.out)["problems"]) == 150
+
+
+def test_of_many_reasons_those_of_the_most_pods_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    asks = [40_000 + number for number in range(25)] + [50_000, 50_000]
+
+    print_report(report_run(run(node(), *(pod(f"p{number}", mib) for number, mib in enumerate(asks)))))
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[29] == "ns/p25, ns/p26"
+    assert "… and 6 more reasons; -o json lists all" in lines

@@ -97,7 +97,7 @@ def test_options_are_settings() -> None:
     ("text", "problem"),
     [
         pytest.param("", "story", id="nothing"),
-        pytest.param("title: t\nsteps: [{title: s, expct: {}}]", "expct", id="a misspelt key"),
+        pytest.param("title: t\nsteps: [{title: s, expects: {}}]", "expects", id="a misspelt key"),
         pytest.param("title: t", "steps", id="no steps"),
         pytest.param("title: [", "not YAML", id="broken"),
         pytest.param(

@@ -11,7 +11,6 @@ from vramline.cli.apps import examples, new_app
 from vramline.cli.output import OutputFormat, OutputOption, print_data
 from vramline.cli.progress import Progress
 from vramline.cli.settings_file import ConfigOption, load_settings
-from vramline.cli.simulate_tables import print_report
 from vramline.cli.text import one_line
 from vramline.errors import RequestError
 from vramline.explain.trace import trace_lines
@@ -97,11 +96,17 @@ def simulate(  # noqa: PLR0913 — one parameter an option
     found, run = _run(_check_paths([*(paths or ()), *(file or ())]), settings, moment, all_nodes=all_nodes)
     report = report_run(run)
     if report.pods or report.gpus or not found.problems:
-        print_data(report, output, table=lambda: print_report(report))
+        print_data(report, output, table=lambda: _print_tables(report))
     problems = [*found.problems, *run.problems]
     _tell(report, [str(problem) for problem in problems])
     if problems:
         raise typer.Exit(2)
+
+
+def _print_tables(report: RunReport) -> None:
+    from vramline.cli.simulate_tables import print_report  # noqa: PLC0415 — rich costs 60 ms that JSON need not pay
+
+    print_report(report)
 
 
 def _check_paths(paths: list[str]) -> list[str]:

@@ -23,6 +23,8 @@ _MOST_PODS = 200
 """Pods up to which every one is listed; above, only those that were not placed, up to as many."""
 _MOST_GPUS = 100
 """GPUs up to which every one is listed; above, they are summed up by model."""
+_MOST_STORIES = 20
+"""Different reasons told; of more, those of the most pods."""
 _MOST_NOTES = 20
 _GAP = 2
 """Columns between columns."""
@@ -158,11 +160,16 @@ def _reasons_part(pods: Sequence[PodReport]) -> Iterable[RenderableType]:
     for pod in pods:
         if pod.status is Status.PENDING:
             stories.setdefault((pod.message, *pod.counterfactuals), []).append(pod.pod)
-    for (message, *hints), names in stories.items():
+    shown = list(stories.items())
+    if len(shown) > _MOST_STORIES:
+        shown = sorted(shown, key=lambda story: -len(story[1]))[:_MOST_STORIES]
+    for (message, *hints), names in shown:
         yield Text(_some(names), style=_STYLES[Status.PENDING])
         yield Padding(Text(printable(message)), (0, 0, 0, 2))
         for hint in hints:
             yield Padding(Text(f"→ {printable(hint)}", style="green"), (0, 0, 0, 2))
+    if len(stories) > _MOST_STORIES:
+        yield Text(f"… and {len(stories) - _MOST_STORIES:,} more reasons; -o json lists all", style="dim")
     if stories:
         yield Text("")
 

@@ -175,20 +175,18 @@ def _there(fleet: Fleet, pod: Pod, doubt: str | None, *, named: bool) -> Outcome
     claims = [claim for claim in fleet.ledger.of_pod(pod.uid) if claim.gpu in cards]
     shares = tuple(GpuShare(claim.gpu, claim.mib, claim.cores) for claim in claims)
     releasing = pod.phase is PodPhase.RELEASING
-    warnings = list(pod.notes)
-    if doubt is not None:
-        warnings.append(doubt)
-    elif pod.ask is not None and len(cards) < pod.ask.gpus:
-        warnings.append(f"asks for {pod.ask.gpus} GPUs, but {pod.node} has only {len(cards)}")
-    elif shares and not named:
-        warnings.append("nothing says which GPU it is on; the one with the most room was assumed")
+    warning = doubt
+    if warning is None and pod.ask is not None and len(cards) < pod.ask.gpus:
+        warning = f"asks for {pod.ask.gpus} GPUs, but {pod.node} has only {len(cards)}"
+    elif warning is None and shares and not named:
+        warning = "nothing says which GPU it is on; the one with the most room was assumed"
     return Outcome(
         pod=pod,
         status=Status.RELEASING if releasing else Status.RUNNING,
         node=pod.node,
         gpus=shares,
         message=_release_message(pod, shares) if releasing and pod.ask and cards and not doubt else "",
-        warnings=tuple(warnings),
+        warnings=() if warning is None else (warning,),
     )
 
 

@@ -1,0 +1,149 @@
+"""The Helm chart: well formed, strict about its values, and the same as `vramline install`."""
+
+import json
+import subprocess
+
+import pytest
+import yaml
+
+from install.rendered import CHART, Object, find_helm, render_with_helm, rendered
+from vramline import __version__
+from vramline.model.ask import PolicyName, RealtimeMode
+from vramline.settings import SETTINGS
+from vramline.settings.schema import LogFormat, LogLevel, StaleObservation, UnsizedAsk
+
+
+def by_name(objects: list[Object]) -> dict[tuple[str, str, str], Object]:
+    found = {
+        (each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]): each
+        for each in objects
+    }
+    assert len(found) == len(objects), "two objects of one name"
+    return found
+
+
+def test_helm_finds_nothing_to_complain_about() -> None:
+    answer = subprocess.run(
+        [find_helm(), "lint", "--strict", str(CHART)], capture_output=True, text=True, check=False
+    )
+
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert "[WARNING]" not in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "values"),
+    [
+        pytest.param(("--without-namespace",), (), id="by default, where helm makes the namespace"),
+        pytest.param((), ("createNamespace=true",), id="with the namespace"),
+        pytest.param(
+            ("--without-namespace", "--with-agent", "--namespace", "gpu"),
+            ("agent.enabled=true",),
+            id="with the agent, elsewhere",
+        ),
+        pytest.param(
+            (
+                *("--without-namespace", "--image", "registry.example/v:2", "--replicas", "3"),
+                *("--kube-scheduler-image", "registry.example/ks", "--kube-scheduler-version", "v1.31.0"),
+                *("--scheduler-name", "vram", "--realtime", "warning", "--policy", "spread"),
+                *("--margin", "512Mi", "--exclude-namespace", "monitoring"),
+            ),
+            (
+                *("image=registry.example/v:2", "scheduler.replicas=3", "schedulerName=vram"),
+                *("kubeScheduler.repository=registry.example/ks", "kubeScheduler.version=v1.31.0"),
+                *("settings.realtimeMode=warning", "settings.policy=spread", "settings.margin=512Mi"),
+                "excludedNamespaces={kube-system,monitoring}",
+            ),
+            id="with every choice",
+        ),
+    ],
+)
+def test_helm_renders_what_vramline_install_prints(options: tuple[str, ...], values: tuple[str, ...]) -> None:
+    namespace = options[options.index("--namespace") + 1] if "--namespace" in options else "vramline-system"
+
+    by_helm = render_with_helm(*(f"--set={value}" for value in values), namespace=namespace)
+
+    assert by_name(by_helm) == by_name(rendered(*options))
+
+
+def test_the_version_is_the_programs() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+
+    assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
+    assert values["image"] == f"vramline:{__version__}"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "replicas=2",
+        "scheduler.replicas=0",
+        "scheduler.replicas=two",
+        "schedulerName=default-scheduler",
+        "schedulerName=No",
+        "image=",
+        "imagePullPolicy=Sometimes",
+        "imagePullSecrets={plain}",
+        "settings.realtimeMode=lax",
+        "settings.policy=random",
+        "settings.margin=-1",
+        "settings.margin=lots",
+        "settings.listen=0.0.0.0:8780",
+        "settings.unknown=1",
+        "kubeScheduler.version=1.35",
+        "kubeScheduler.qps=0",
+        "kubeScheduler.extenderTimeout=soon",
+        "networkPolicy.apiServerPorts={0}",
+        "agent.enabled=perhaps",
+        "agent.privileged=true",
+        "excludedNamespaces={a_b}",
+    ],
+)
+def test_a_wrong_value_is_refused(value: str) -> None:
+    answer = subprocess.run(
+        [find_helm(), "template", "vramline", str(CHART), f"--set={value}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert answer.returncode != 0
+    assert "values don't meet the specifications of the schema" in answer.stderr
+
+
+def test_the_schema_knows_every_setting_and_every_word() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    settings = schema["properties"]["settings"]["properties"]
+
+    words = {name: set(form["enum"]) for name, form in settings.items() if "enum" in form}
+    assert set(settings) == {setting.name for setting in SETTINGS} - {
+        "listen"
+    }  # the extender is at a fixed place
+    assert words == {
+        "realtimeMode": set(RealtimeMode),
+        "staleObservation": set(StaleObservation),
+        "unsizedAsk": set(UnsizedAsk),
+        "policy": set(PolicyName),
+        "logLevel": set(LogLevel),
+        "logFormat": set(LogFormat),
+    }
+
+
+def test_the_schema_knows_every_value_of_the_chart() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+
+    known = {
+        (name, inner)
+        for name, form in schema["properties"].items()
+        for inner in form.get("properties", {"": None})
+        if name not in {"global", "settings"}
+    }
+    given = {
+        (name, inner)
+        for name, value in values.items()
+        for inner in (value if isinstance(value, dict) else {"": None})
+        if name != "settings"
+    }
+    assert known == given

@@ -1,0 +1,105 @@
+"""Rights: exactly those of the manual's table, each with a reason there; nothing by wildcard."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from house.tree import ROOT
+from install.rendered import Object, find_object, rendered
+
+OBJECTS = rendered("--with-agent")
+ROLES = [each for each in OBJECTS if each["kind"] in {"Role", "ClusterRole"}]
+BUILT_IN = {"system:kube-scheduler", "system:volume-scheduler"}
+
+Right = tuple[str, str, str, str, str]
+"""Account, place, object, name (empty: any), verb."""
+
+
+def rights_of(role: Object) -> Iterator[Right]:
+    place = "cluster" if role["kind"] == "ClusterRole" else "own namespace"
+    for rule in role["rules"]:
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                kind = f"{group}/{resource}" if group else resource
+                for name in rule.get("resourceNames", [""]):
+                    for verb in rule["verbs"]:
+                        yield role["metadata"]["name"], place, kind, name, verb
+
+
+def rights_of_the_manual() -> Iterator[Right]:
+    manual = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    table = manual.partition("\n## Rights\n")[2].partition("\n## ")[0]
+    for line in table.splitlines():
+        if not line.startswith("| vramline-"):
+            continue
+        account, place, objects, verbs, why = (cell.strip() for cell in line.strip("|").split("|"))
+        assert why, line
+        kinds, _, names = objects.partition(" named ")
+        for kind in re.findall(r"`([^`]+)`", kinds):
+            for name in re.findall(r"`([^`]+)`", names) or [""]:
+                yield from ((account, place, kind, name, verb) for verb in verbs.split(", "))
+
+
+def test_the_roles_are_the_manuals_table() -> None:
+    assert sorted(right for role in ROLES for right in rights_of(role)) == sorted(rights_of_the_manual())
+
+
+@pytest.mark.parametrize("role", ROLES, ids=[f"{each['kind']} {each['metadata']['name']}" for each in ROLES])
+def test_nothing_is_allowed_by_wildcard(role: Object) -> None:
+    assert "*" not in [part for right in rights_of(role) for part in right]
+
+
+@pytest.mark.parametrize(
+    ("kind", "verbs"),
+    [
+        ("pods", {"create", "update", "patch", "delete", "deletecollection"}),
+        ("nodes", {"create", "update", "patch", "delete", "deletecollection"}),
+        ("pods/status", {"update"}),
+        ("vramline.io/gpuledgers", {"patch", "delete", "deletecollection"}),
+        ("vramline.io/gpureports", {"patch", "delete", "deletecollection"}),
+        ("configmaps", {"get", "list", "watch", "create", "update", "patch", "delete"}),
+        ("pods/exec", {"create", "get"}),
+        ("pods/eviction", {"create"}),
+        ("serviceaccounts/token", {"create"}),
+    ],
+)
+def test_no_role_of_ours_allows(kind: str, verbs: set[str]) -> None:
+    allowed = {right[4] for role in ROLES for right in rights_of(role) if right[2] == kind}
+
+    assert allowed & verbs == set()
+
+
+def test_secrets_are_reached_by_name_only() -> None:
+    secrets = {right for role in ROLES for right in rights_of(role) if right[2] == "secrets"}
+
+    assert {(place, name) for _, place, _, name, _ in secrets} == {("own namespace", "vramline-webhook-tls")}
+
+
+def test_accounts_are_bound_to_our_roles_and_to_what_kube_scheduler_needs() -> None:
+    bound = {
+        (subject["namespace"], subject["name"], each["roleRef"]["name"])
+        for each in OBJECTS
+        if each["kind"] in {"RoleBinding", "ClusterRoleBinding"}
+        for subject in each["subjects"]
+    }
+
+    assert bound == {
+        ("vramline-agent", "vramline-agent", "vramline-agent"),
+        *(("vramline-system", "vramline-scheduler", role) for role in {"vramline-scheduler", *BUILT_IN}),
+    }
+
+
+def test_a_token_is_mounted_only_where_a_pod_says_so() -> None:
+    accounts = [each for each in OBJECTS if each["kind"] == "ServiceAccount"]
+
+    assert [each["automountServiceAccountToken"] for each in accounts] == [False, False]
+
+
+def test_names_in_roles_are_names_of_objects() -> None:
+    leases = find_object(OBJECTS, "ConfigMap", "vramline-kube-scheduler")["data"]["kube-scheduler.yaml"]
+    named = {right[3] for role in ROLES for right in rights_of(role) if right[3]}
+
+    assert "resourceName: vramline-kube-scheduler" in leases
+    assert find_object(OBJECTS, "Secret", "vramline-webhook-tls")
+    assert named == {"vramline", "vramline-scheduler", "vramline-kube-scheduler", "vramline-webhook-tls"}

@@ -1,4 +1,4 @@
-"""The scheduler's HTTP faces: extender verbs, JSON API, snapshot, health.
+"""The scheduler's HTTP faces: extender verbs, webhook, JSON API, snapshot, health.
 
 Whatever is sent is answered with JSON; what is wrong with a request comes back as 4xx with
 `{"error": "…"}`. Handlers call the cluster from the one task that owns it: nothing awaits between deciding
@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -19,10 +19,13 @@ from vramline.errors import RequestError
 from vramline.explain.history import History
 from vramline.model.cluster import Cluster
 from vramline.scheduler.journal import Journal
+from vramline.scheduler.replies import ERROR_REPLIES, read_body, reply
 from vramline.scheduler.snapshot import take_snapshot
 from vramline.scheduler.verbs import bind_pod, filter_nodes, preempt_pods, prioritize_nodes
 from vramline.scheduler.views import list_gpus, list_nodes, list_pods, tell_pod
+from vramline.scheduler.webhook import MAX_REVIEW, answer_review
 from vramline.scheduler.whatif import answer_what_if
+from vramline.wire.admission import AdmissionOptions
 from vramline.wire.extender_v1 import read_binding_args, read_extender_args, read_preemption_args
 
 __all__ = ["build_app"]
@@ -31,18 +34,18 @@ MAX_BODY = 128 * 2**20
 """Bytes of a request that are read; 5,000 full node objects are less."""
 
 _MOST_DECISIONS = 1_000
-_ENCODER = msgspec.json.Encoder()
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def build_app(cluster: Cluster, history: History) -> Starlette:
+def build_app(cluster: Cluster, history: History, *, admission: AdmissionOptions | None = None) -> Starlette:
     """Return the ASGI application over one cluster. `history` is read, and grows with extender calls."""
-    faces = _Faces(cluster, Journal(history))
+    faces = _Faces(cluster, Journal(history), admission or AdmissionOptions())
     posts: dict[str, _Endpoint] = {
         "/filter": faces.filter,
         "/prioritize": faces.prioritize,
         "/bind": faces.bind,
         "/preempt": faces.preempt,
+        "/webhook": faces.review,
         "/api/v1/whatif": faces.what_if,
     }
     gets: dict[str, _Endpoint] = {
@@ -60,80 +63,70 @@ def build_app(cluster: Cluster, history: History) -> Starlette:
             *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()),
             *(Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()),
         ],
-        exception_handlers={
-            RequestError: _refuse_request,
-            HTTPException: _refuse_http,
-            ClientDisconnect: _answer_nobody,
-        },
+        exception_handlers=ERROR_REPLIES,
     )
 
 
 class _Faces:
     """One method an address."""
 
-    def __init__(self, cluster: Cluster, journal: Journal) -> None:
+    def __init__(self, cluster: Cluster, journal: Journal, admission: AdmissionOptions) -> None:
         self._cluster = cluster
         self._journal = journal
+        self._admission = admission
 
     async def filter(self, request: Request) -> Response:
-        args = read_extender_args(await _read_body(request))
-        return _json(filter_nodes(self._cluster, self._journal, args))
+        args = read_extender_args(await read_body(request, MAX_BODY))
+        return reply(filter_nodes(self._cluster, self._journal, args))
 
     async def prioritize(self, request: Request) -> Response:
-        return _json(prioritize_nodes(self._cluster, read_extender_args(await _read_body(request))))
+        return reply(prioritize_nodes(self._cluster, read_extender_args(await read_body(request, MAX_BODY))))
 
     async def bind(self, request: Request) -> Response:
-        args = read_binding_args(await _read_body(request))
-        return _json(await bind_pod(self._cluster, self._journal, args))
+        args = read_binding_args(await read_body(request, MAX_BODY))
+        return reply(await bind_pod(self._cluster, self._journal, args))
 
     async def preempt(self, request: Request) -> Response:
-        return _json(preempt_pods(self._cluster, read_preemption_args(await _read_body(request))))
+        return reply(preempt_pods(self._cluster, read_preemption_args(await read_body(request, MAX_BODY))))
+
+    async def review(self, request: Request) -> Response:
+        body = await read_body(request, MAX_REVIEW)
+        return Response(answer_review(body, self._admission), media_type="application/json")
 
     async def what_if(self, request: Request) -> Response:
-        return _json(answer_what_if(self._cluster, _read_object(await _read_body(request))))
+        return reply(answer_what_if(self._cluster, _read_object(await read_body(request, MAX_BODY))))
 
     async def gpus(self, _request: Request) -> Response:
-        return _json({"at": self._cluster.now(), "gpus": list_gpus(self._cluster)})
+        return reply({"at": self._cluster.now(), "gpus": list_gpus(self._cluster)})
 
     async def nodes(self, _request: Request) -> Response:
-        return _json({"at": self._cluster.now(), "nodes": list_nodes(self._cluster)})
+        return reply({"at": self._cluster.now(), "nodes": list_nodes(self._cluster)})
 
     async def pods(self, _request: Request) -> Response:
-        return _json({"at": self._cluster.now(), "pods": list_pods(self._cluster, self._journal)})
+        return reply({"at": self._cluster.now(), "pods": list_pods(self._cluster, self._journal)})
 
     async def pod(self, request: Request) -> Response:
         key = f"{request.path_params['namespace']}/{request.path_params['name']}"
         story = tell_pod(self._cluster, self._journal, key)
         if story is None:
             raise HTTPException(404, f"no pod {key} in the cluster, nor among the last decisions")
-        return _json(story)
+        return reply(story)
 
     async def decisions(self, request: Request) -> Response:
         limit = _read_limit(request.query_params.get("limit", "100"))
-        return _json({"at": self._cluster.now(), "decisions": self._journal.history.all()[:limit]})
+        return reply({"at": self._cluster.now(), "decisions": self._journal.history.all()[:limit]})
 
     async def snapshot(self, _request: Request) -> Response:
-        return _json(take_snapshot(self._cluster))
+        return reply(take_snapshot(self._cluster))
 
     async def health(self, _request: Request) -> Response:
-        return _json({"status": "ok"})
+        return reply({"status": "ok"})
 
     async def readiness(self, _request: Request) -> Response:
         nodes = sum(1 for _ in self._cluster.fleet.nodes)
         if not nodes:
             raise HTTPException(503, "no node is known yet")
-        return _json({"status": "ready", "nodes": nodes, "gpus": len(self._cluster.fleet.columns.row_of)})
-
-
-async def _read_body(request: Request) -> bytes:
-    chunks: list[bytes] = []
-    size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > MAX_BODY:
-            raise HTTPException(413, f"the body is larger than {MAX_BODY // 2**20} MiB")
-        chunks.append(chunk)
-    return b"".join(chunks)
+        return reply({"status": "ready", "nodes": nodes, "gpus": len(self._cluster.fleet.columns.row_of)})
 
 
 def _read_object(body: bytes) -> dict[str, Any]:
@@ -156,23 +149,3 @@ def _read_limit(text: str) -> int:
             accepted=f"1 to {_MOST_DECISIONS}",
         )
     return int(text)
-
-
-def _json(content: object, status: int = 200) -> Response:
-    return Response(_ENCODER.encode(content), status_code=status, media_type="application/json")
-
-
-async def _refuse_request(_request: Request, error: Exception) -> Response:
-    return _json({"error": str(error)}, 400)
-
-
-async def _refuse_http(_request: Request, error: Exception) -> Response:
-    if not isinstance(error, HTTPException):
-        return _json({"error": str(error)}, 400)
-    response = _json({"error": error.detail}, error.status_code)
-    response.headers.update(error.headers or {})
-    return response
-
-
-async def _answer_nobody(_request: Request, _error: Exception) -> Response:
-    return _json({"error": "the caller has left"}, 400)

@@ -115,6 +115,18 @@ def test_refusals_on_an_empty_card(card: object, wish: Ask, expected: Reason) ->
     assert (decision.placement, reason(fleet, decision)) == (None, expected)
 
 
+def test_a_sick_card_that_the_pod_did_not_ask_for_is_not_the_reason() -> None:
+    fleet = fleet_of(
+        node("n1", gpu("GPU-a", cordoned=True)), node("n2", gpu("GPU-b", health=Health.UNHEALTHY))
+    )
+    decision = run(fleet, ask(constraints=Constraints(use_uuids=("GPU-b",))))
+
+    assert (reason(fleet, decision, "n1"), reason(fleet, decision, "n2")) == (
+        Reason.WRONG_UUID,
+        Reason.UNHEALTHY_GPU,
+    )
+
+
 def test_exactly_the_last_free_mib_fits_and_one_more_does_not() -> None:
     fleet = fleet_of(node("n1", gpu()))
     fleet.adopt([claim(24_500)])

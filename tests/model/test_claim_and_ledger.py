@@ -106,3 +106,13 @@ def test_adopt_records_reality_even_where_it_is_over_committed() -> None:
     ledger.adopt([claim(99_999)])
 
     assert ledger.of_card("GPU-a")[0].mib == 99_999
+
+
+def test_clearing_a_card_leaves_what_its_pods_hold_elsewhere() -> None:
+    ledger = Ledger()
+    ledger.adopt(
+        [claim(10, "ns/p", gpu="GPU-a"), claim(20, "ns/p", gpu="GPU-b"), claim(30, "ns/q", gpu="GPU-a")]
+    )
+
+    assert {each.pod for each in ledger.clear_card("GPU-a")} == {"ns/p", "ns/q"}
+    assert [each.mib for each in ledger] == [20]

@@ -39,9 +39,12 @@ _NEARNESS_OF_CODE[CODE_OF[Reason.GPU_TOO_SMALL]] = 0  # both lack MiB: the fewes
 def refuse_cards(look: Look, ask: Ask, sizes: npt.NDArray[np.int64]) -> Codes:
     """Return for each row FITS or the code of the first rule that refused it; cheap and final rules first."""
     columns, rules = look.columns, look.rules
-    codes: Codes = columns.static_code.copy()
+    codes = np.zeros(len(columns), dtype=np.int8)
     _refuse(codes, ~_wanted_uuids(columns, ask.constraints), Reason.WRONG_UUID)
     _refuse(codes, ~_wanted_models(columns, ask.constraints), Reason.WRONG_MODEL)
+    codes = np.where(
+        codes == FITS, columns.static_code, codes
+    )  # a sick card that nobody wants is not the reason
     _refuse(codes, (sizes > columns.promise) | (sizes < 1), Reason.GPU_TOO_SMALL)
     if rules.stale_refuses and rules.mode is RealtimeMode.STRICT:
         _refuse(codes, ~look.fresh, Reason.STALE_OBSERVATION)

@@ -226,6 +226,13 @@ class Fleet:
         self._refresh_cards(removed)
         return removed
 
+    def clear_claims_of_node(self, name: str) -> None:
+        """Forget every claim on a node's cards, to derive them anew."""
+        node = self.node(name)
+        removed = [claim for gpu in (node.gpus if node else ()) for claim in self.ledger.clear_card(gpu.uuid)]
+        if removed:
+            self._refresh_cards(removed)
+
     def pod_bound(self, pod_uid: str) -> None:
         """The binding was written."""
         self._advance(pod_uid, ClaimEvent.BIND)

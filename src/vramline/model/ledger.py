@@ -94,6 +94,17 @@ class Ledger:
         self.version += bool(removed)
         return tuple(removed.values())
 
+    def clear_card(self, uuid: str) -> tuple[Claim, ...]:
+        """Forget the claims on one card and return what they were; what their pods hold elsewhere stays."""
+        removed = self._by_card.pop(uuid, {})
+        for pod_uid in removed:
+            held = self._by_pod[pod_uid]
+            del held[uuid]
+            if not held:
+                del self._by_pod[pod_uid]
+        self.version += bool(removed)
+        return tuple(removed.values())
+
     def releasing(self) -> tuple[Claim, ...]:
         """Return every claim that waits for proof of its end."""
         return tuple(claim for claim in self if claim.state is ClaimState.RELEASING)

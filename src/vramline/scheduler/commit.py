@@ -1,0 +1,211 @@
+"""The commit protocol: claim in the node's ledger, then bind the pod, each under a precondition.
+
+    decide → hold in memory → (1) write the claim → (2) write the binding → the watch confirms
+
+A crash after 1 leaves a claim whose pod stays unbound: it is taken back after a grace period. A crash after 2
+leaves claim and annotation in agreement. Nothing is retried blindly: a conflict means planning anew, a lost
+answer means reading first.
+
+A binding whose answer was lost may still land, even that of a leader who was deposed while he slept. Two
+rules make that harmless:
+
+- A binding carries a version of the pod that its sender read before he last saw his own claim stored.
+- A claim is taken back in three steps, and its memory stays held until the last: take it over (its epoch
+  becomes the new leader's, so its author no longer finds his own), give the pod a new version (so no
+  binding with an older one can land), and, if the pod that comes back is unbound, remove it.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+
+from vramline.decide.engine import decide
+from vramline.decide.reserve import reservation_of
+from vramline.errors import RequestError
+from vramline.explain.decision import explain_decision
+from vramline.model.cluster import BindOutcome
+from vramline.model.decision import Decision, Placement
+from vramline.model.pod import Pod
+from vramline.model.reason import CODE_OF, FITS, Reason
+from vramline.scheduler.ledger_desk import LedgerDesk, Lost
+from vramline.scheduler.live import LiveState
+from vramline.scheduler.store import Binding, Done, Refused, Store, Unclear, Written
+from vramline.wire import keys
+from vramline.wire.allocation import AllocationRecord, encode_allocation
+from vramline.wire.kubernetes import PodObject
+from vramline.wire.ledger_v1alpha1 import GpuLedger
+from vramline.wire.pods import read_pod
+
+__all__ = ["Committer"]
+
+_PLANS = 3
+"""How often a bind is planned anew after somebody else wrote first."""
+
+
+class Committer:
+    """Binds pods for one leader."""
+
+    def __init__(self, live: LiveState, store: Store, epoch: Callable[[], int | None]) -> None:
+        self._live = live
+        self._store = store
+        self._epoch = epoch
+        self.desk = LedgerDesk(live, store, epoch)
+
+    async def bind(self, pod_uid: str, node: str) -> BindOutcome:
+        """Claim cards of `node` for a pod and bind it, or say why not: both are stored, or the claim goes."""
+        lost = Lost("", retry=True)
+        for _ in range(_PLANS):
+            refusal = self._refusal(pod_uid, node)
+            if refusal:
+                return BindOutcome(refusal)
+            pod = self._live.pods[pod_uid]
+            if self._live.nodes_promised_to(pod_uid):
+                await self._take_back(pod)
+                continue
+            decision = self._decide_on(pod, node)
+            if decision.placement is None:
+                rules = self._live.rules_for(pod.ask)
+                return BindOutcome(explain_decision(self._live.fleet, decision, rules, why=False).message)
+            version = self._live.version_of(pod_uid)
+            reservation = reservation_of(decision, epoch=self._epoch() or 0)
+            self._live.hold(reservation)
+            try:
+                written = await self.desk.write(node, add=reservation.claims)
+                if isinstance(written, Written):
+                    return await self._bind(pod, decision.placement, version, written.ledger)
+            finally:
+                self._live.end_hold(pod_uid)
+            lost = written
+            if not lost.retry:
+                break
+        return BindOutcome(
+            f"the ledger of {node} was not written: {lost.detail or 'an earlier promise stands'}"
+        )
+
+    async def reap(self) -> None:
+        """Remove stored claims that are over: memory proved free, and promises never kept."""
+        if self._epoch() is None:
+            return
+        self._live.settle()
+        for node, pods in self._live.overdue().items():
+            await self.desk.write(node, remove=pods)
+        for pod in self._live.promises_not_kept():
+            await self._take_back(pod)
+
+    def _refusal(self, pod_uid: str, node: str) -> str:
+        pod = self._live.pods.get(pod_uid)
+        if self._epoch() is None:
+            return "this replica does not lead"
+        if pod is None:
+            return f"no pod with UID {pod_uid}"
+        if pod.node is not None:
+            return f"{pod.key} is on {pod.node} already"
+        if self._live.is_held(pod_uid):
+            return f"{pod.key} is being bound"
+        return "" if self._live.fleet.node(node) is not None else f"no node {node}"
+
+    def _decide_on(self, pod: Pod, node: str) -> Decision:
+        """Decide as if there were only this node."""
+        if pod.ask is None:
+            raise RequestError(subject=f"Pod {pod.key}", problem="asks for no GPU; nothing is to be claimed")
+        fleet = self._live.fleet
+        only = np.full(fleet.node_count, CODE_OF[Reason.NOT_A_CANDIDATE], dtype=np.int8)
+        only[fleet.node_number(node)] = FITS
+        return decide(fleet, pod.ask, self._live.rules_for(pod.ask), now=self._live.now(), candidates=only)
+
+    async def _bind(self, pod: Pod, placement: Placement, version: str, ledger: GpuLedger) -> BindOutcome:
+        """Write the binding. `version` was read before the claim was stored."""
+        binding = _binding(pod, placement, version, ledger)
+        for _ in range(_PLANS):
+            answer = await self._store.bind(binding)
+            if isinstance(answer, Done):
+                return BindOutcome()
+            if isinstance(answer, Refused):
+                return await self._give_up(pod, binding, answer.detail)
+            stored = await self._store.read_pod(pod.namespace, pod.name)
+            if isinstance(stored, Unclear) or isinstance(answer, Unclear):
+                return await self._give_up(pod, binding, answer.detail)
+            if (
+                stored is None
+                or not _is_still(stored, pod)
+                or not await self._claim_stands(pod, binding.node)
+            ):
+                return await self._give_up(pod, binding, answer.detail)
+            # Only the version was old (somebody patched the status), and the claim is there still.
+            binding = msgspec.structs.replace(
+                binding, resource_version=stored.metadata.resource_version or ""
+            )
+        return await self._give_up(pod, binding, f"{pod.key} changed under every attempt")
+
+    async def _claim_stands(self, pod: Pod, node: str) -> bool:
+        """Whether our claim is in the ledger now, after the pod was read."""
+        stored = await self._store.read_ledger(node)
+        if stored is None or isinstance(stored, Unclear):
+            return False
+        self._live.set_ledger(stored)
+        return any(claim.pod_uid == pod.uid and claim.epoch == self._epoch() for claim in stored.claims)
+
+    async def _give_up(self, pod: Pod, binding: Binding, why: str) -> BindOutcome:
+        """Take back our own claim: the pod first, so that our binding cannot land afterwards."""
+        fenced = await self._store.fence_pod(pod.namespace, pod.name, pod.uid)
+        if isinstance(fenced, Unclear):
+            return BindOutcome(f"{why}; {fenced.detail}: not known yet whether {pod.key} is bound")
+        if fenced is not None:
+            self._live.set_pod(fenced)
+            if _allocation_of(fenced) == binding.annotations[keys.ALLOCATION]:
+                return BindOutcome()
+        else:
+            self._live.drop_pod(pod.uid)
+        await self.desk.write(binding.node, remove=[pod.uid])
+        return BindOutcome(why)
+
+    async def _take_back(self, pod: Pod) -> None:
+        """Take back promises to an unbound pod that somebody, perhaps another leader, did not keep."""
+        nodes = self._live.nodes_promised_to(pod.uid)
+        for node in nodes:
+            if isinstance(await self.desk.write(node, take_over=[pod.uid]), Lost):
+                return
+        fenced = await self._store.fence_pod(pod.namespace, pod.name, pod.uid)
+        if isinstance(fenced, Unclear) or self._live.is_held(pod.uid):
+            return
+        if fenced is None:
+            self._live.drop_pod(pod.uid)
+            return
+        self._live.set_pod(fenced)
+        bound_to = fenced.spec.node_name if fenced.spec is not None else None
+        for node in nodes:
+            if node != bound_to:
+                await self.desk.write(node, remove=[pod.uid])
+
+
+def _binding(pod: Pod, placement: Placement, version: str, ledger: GpuLedger) -> Binding:
+    record = AllocationRecord(
+        node=placement.node, gpus=placement.gpus, ledger_version=int(ledger.resource_version or 0)
+    )
+    return Binding(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        resource_version=version,
+        node=placement.node,
+        annotations={
+            keys.ALLOCATION: encode_allocation(record),
+            keys.VISIBLE_DEVICES: ",".join(share.uuid for share in placement.gpus),
+        },
+    )
+
+
+def _allocation_of(stored: PodObject) -> str | None:
+    return (stored.metadata.annotations or {}).get(keys.ALLOCATION)
+
+
+def _is_still(stored: PodObject, pod: Pod) -> bool:
+    """Whether the pod is the same pod, unbound, not being deleted, and asks for the same."""
+    if stored.metadata.uid != pod.uid or stored.metadata.deletion_timestamp is not None:
+        return False
+    try:
+        fresh = read_pod(stored)
+    except RequestError:
+        return False
+    return fresh.node is None and fresh.ask == pod.ask

@@ -1,0 +1,352 @@
+"""The scheduler's live state: a pure function of API objects and of the binds under way.
+
+Four kinds of objects come in, in any order: nodes, their reports, their ledgers, pods. Whatever changes, the
+claims of the nodes concerned are derived anew from the stored ledger, from what pods say and from what this
+process is about to write. Nothing else is remembered but when a pod was first missed.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from vramline.decide.adoption import adopt_pods
+from vramline.errors import RequestError
+from vramline.model.ask import Ask
+from vramline.model.claim import Claim, ClaimState
+from vramline.model.fleet import DEFAULT_MARGIN, Fleet, Released
+from vramline.model.ledger import Reservation
+from vramline.model.node import Node, NodeProblem, ProblemKind
+from vramline.model.pod import Pod, PodPhase
+from vramline.model.rules import Rules, rules_for
+from vramline.units import Mib
+from vramline.wire.kubernetes import NodeObject, PodObject
+from vramline.wire.ledger_v1alpha1 import GpuLedger
+from vramline.wire.nodes import read_node
+from vramline.wire.pods import read_pod
+from vramline.wire.report_v1alpha1 import GpuReport
+
+__all__ = ["LiveState"]
+
+
+class LiveState:
+    """Nodes, cards, pods and claims as the API server tells them. One task owns it."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        *,
+        clock: Callable[[], float],
+        margin: Mib = DEFAULT_MARGIN,
+        release_grace_s: float = 60.0,
+    ) -> None:
+        self.rules = rules
+        self.fleet = Fleet(margin)
+        self.release_grace_s = release_grace_s
+        self.pods_are_complete = False
+        """Until every pod was listed once, a claim whose pod is not known simply stays."""
+        self._clock = clock
+        self._node_objects: dict[str, NodeObject] = {}
+        self._reports: dict[str, GpuReport] = {}
+        self._ledgers: dict[str, GpuLedger] = {}
+        self._pods: dict[str, Pod] = {}
+        self._versions: dict[str, str] = {}
+        self._unreadable: dict[str, tuple[str, str]] = {}
+        self._on_node: dict[str, set[str]] = {}
+        self._under_way: dict[str, Reservation] = {}
+        self._missed_at: dict[str, float] = {}
+        self._let_go: dict[str, set[str]] = {}
+        self._claimed_on: dict[str, set[str]] = {}
+
+    # ── what a scheduler asks ────────────────────────────────────────────────────────────────────
+
+    @property
+    def pods(self) -> Mapping[str, Pod]:
+        """Every pod that could be read, by UID."""
+        return self._pods
+
+    def now(self) -> float:
+        """The time of this state."""
+        return self._clock()
+
+    def rules_for(self, ask: Ask | None) -> Rules:
+        """How to decide about this ask."""
+        return self.rules if ask is None else rules_for(self.rules, ask)
+
+    def candidates_for(self, pod: Pod) -> None:
+        """kube-scheduler has judged the hosts before it asks."""
+        del pod
+
+    def version_of(self, pod_uid: str) -> str:
+        """The resourceVersion of a pod as it was last seen."""
+        return self._versions.get(pod_uid, "")
+
+    def ledger_of(self, node: str) -> GpuLedger:
+        """A node's stored ledger as it was last seen; an empty one without version where none is stored."""
+        return self._ledgers.get(node) or GpuLedger(node=node)
+
+    # ── what the API server tells ────────────────────────────────────────────────────────────────
+
+    def set_node(self, node: NodeObject) -> None:
+        """A node joined or changed."""
+        self._node_objects[node.name] = node
+        self._read_node(node.name)
+
+    def drop_node(self, name: str) -> None:
+        """A node left. Its ledger is kept: its pods may come back with it."""
+        if self._node_objects.pop(name, None) is not None and self.fleet.node(name) is not None:
+            self.fleet.clear_claims_of_node(name)
+            self.fleet.remove_node(name)
+
+    def set_report(self, report: GpuReport) -> None:
+        """An agent reported."""
+        self._reports[report.node] = report
+        if report.node in self._node_objects:
+            self._read_node(report.node)
+
+    def drop_report(self, name: str) -> None:
+        """A report was deleted."""
+        self._reports.pop(name, None)
+        if name in self._node_objects:
+            self._read_node(name)
+
+    def set_ledger(self, ledger: GpuLedger) -> None:
+        """A ledger was written, by us or by another leader."""
+        stored = {claim.pod_uid for claim in ledger.claims}
+        self._index_claims(ledger.node, stored)
+        self._ledgers[ledger.node] = ledger
+        self._let_go[ledger.node] = self._let_go.get(ledger.node, set()) & stored
+        self._rebuild(ledger.node)
+
+    def drop_ledger(self, name: str) -> None:
+        """A ledger was deleted; live pods keep what their annotations say."""
+        self._index_claims(name, set())
+        self._ledgers.pop(name, None)
+        self._rebuild(name)
+
+    def set_pod(self, document: PodObject) -> None:
+        """A pod was created or changed. One that cannot be read freezes the node it is on, and only that."""
+        meta = document.metadata
+        uid = meta.uid or ""
+        before = self._node_of(uid)
+        self._versions[uid] = meta.resource_version or ""
+        node = (document.spec.node_name if document.spec else None) or ""
+        try:
+            self._pods[uid] = read_pod(document)
+            self._unreadable.pop(uid, None)
+        except RequestError as error:
+            self._pods.pop(uid, None)
+            self._unreadable[uid] = (node, str(error))
+        self._missed_at.pop(uid, None)
+        self._move(uid, before, node)
+        for name in {before, node, *self._nodes_with_claims_of(uid)} - {""}:
+            self._rebuild(name)
+
+    def drop_pod(self, uid: str) -> None:
+        """A pod's object is gone; what it held is held until the card shows it free."""
+        before = self._node_of(uid)
+        self._pods.pop(uid, None)
+        self._versions.pop(uid, None)
+        self._unreadable.pop(uid, None)
+        self._missed_at[uid] = self.now()
+        self._move(uid, before, "")
+        for name in {before, *self._nodes_with_claims_of(uid)} - {""}:
+            self._rebuild(name)
+
+    def finish_listing_pods(self) -> None:
+        """Every pod is known now: claims of pods that are not there are on their way out."""
+        self.pods_are_complete = True
+        for name in self._ledgers:
+            self._rebuild(name)
+
+    # ── binds under way ──────────────────────────────────────────────────────────────────────────
+
+    def hold(self, reservation: Reservation) -> None:
+        """Promise cards to a pod before the promise is written; raises where that would over-promise."""
+        self.fleet.reserve(reservation)
+        self._under_way[reservation.claims[0].pod_uid] = reservation
+
+    def end_hold(self, pod_uid: str) -> None:
+        """The bind is over, well or badly; from now on only what is stored counts."""
+        reservation = self._under_way.pop(pod_uid, None)
+        if reservation is not None:
+            self._rebuild(reservation.node)
+
+    def nodes_promised_to(self, pod_uid: str) -> list[str]:
+        """The nodes whose stored ledgers name a pod."""
+        return sorted(self._nodes_with_claims_of(pod_uid))
+
+    def still_fits(self, claims: Iterable[Claim]) -> bool:
+        """Whether cards on which these claims are held already are not over-promised by the books."""
+        columns = self.fleet.columns
+        for claim in claims:
+            row = columns.row_of.get(claim.gpu)
+            if (
+                row is None
+                or min(columns.free_books[row], columns.slots_left[row], columns.cores_left[row]) < 0
+            ):
+                return False
+        return True
+
+    def is_held(self, pod_uid: str) -> bool:
+        """Whether a bind of this pod is under way."""
+        return pod_uid in self._under_way
+
+    # ── what is over ─────────────────────────────────────────────────────────────────────────────
+
+    def settle(self) -> list[Released]:
+        """Let go of memory that is proved free; what was let go must be removed from the ledgers."""
+        released = self.fleet.settle(
+            now=self.now(), grace_s=self.release_grace_s, max_age_s=self.rules.max_age_s
+        )
+        for each in released:
+            for node in self._nodes_with_claims_of(each.claim.pod_uid):
+                self._let_go.setdefault(node, set()).add(each.claim.pod_uid)
+        return released
+
+    def overdue(self) -> dict[str, set[str]]:
+        """By node, the pods whose stored claims are over: proved free, or their pod went elsewhere."""
+        found: dict[str, set[str]] = {}
+        for node, ledger in self._ledgers.items():
+            stored = {claim.pod_uid for claim in ledger.claims}
+            over = {uid for uid in stored if self._node_of(uid) not in {"", node}}
+            over |= self._let_go.get(node, set()) & stored
+            if over:
+                found[node] = over
+        return found
+
+    def promises_not_kept(self) -> list[Pod]:
+        """Pods whose promise has been waiting for its binding longer than the grace period.
+
+        A watch may lag: whoever takes such a promise back asks the API server for the pod.
+        """
+        found: list[Pod] = []
+        for uid in self._claimed_on:
+            pod = self._pods.get(uid)
+            if pod is None or pod.node is not None or uid in self._under_way:
+                continue
+            if self.now() - self._missed_at.setdefault(uid, self.now()) >= self.release_grace_s:
+                found.append(pod)
+        return found
+
+    def disagreements(self) -> list[str]:
+        """Name every live pod with our allocation and no claim in its node's ledger: the self-check."""
+        found = []
+        for pod in self._pods.values():
+            if pod.node is None or pod.allocation is None or not pod.allocation.gpus:
+                continue
+            stored = {claim.pod_uid for claim in self.ledger_of(pod.node).claims}
+            if pod.phase is not PodPhase.FINISHED and pod.uid not in stored:
+                found.append(pod.key)
+        return found
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────────
+
+    def _read_node(self, name: str) -> None:
+        document = self._node_objects[name]
+        try:
+            reading = read_node(document, self._reports.get(name))
+            node, observations = reading.node, reading.observations
+        except RequestError as error:
+            node = Node(name=name, problem=NodeProblem(ProblemKind.UNKNOWN_INVENTORY, str(error)))
+            observations = {}
+        node = self._without_cards_of_others(node)
+        if self.fleet.node(name) is not None:
+            self.fleet.clear_claims_of_node(name)
+        self.fleet.set_node(node)
+        for uuid, observation in observations.items():
+            self.fleet.observe(uuid, observation)
+        self._rebuild(name)
+
+    def _without_cards_of_others(self, node: Node) -> Node:
+        """A card has one owner: a second node that names it says so and gets none of its own cards used."""
+        for card in node.gpus:
+            owner = self.fleet.gpu(card.uuid)
+            if owner is not None and owner.node != node.name:
+                detail = f"GPU {card.uuid} is on node {owner.node} already"
+                problem = NodeProblem(ProblemKind.INVENTORY_CONFLICT, detail)
+                return msgspec.structs.replace(node, gpus=(), problem=problem)
+        return node
+
+    def _rebuild(self, name: str) -> None:
+        """Derive a node's claims anew."""
+        node = self.fleet.node(name)
+        if node is None:
+            return
+        self.fleet.clear_claims_of_node(name)
+        if node.problem is not None and node.problem.kind is ProblemKind.FROZEN:
+            self.fleet.set_node(msgspec.structs.replace(node, problem=None))
+        here = [self._as_holder(self._pods[uid]) for uid in self._on_node.get(name, ()) if uid in self._pods]
+        stored = self._stored_claims(name)
+        reserving = [pod for uid in stored if (pod := self._pods.get(uid)) is not None and pod.node is None]
+        adopt_pods(self.fleet, [*here, *reserving], self.rules, stored)
+        self.fleet.adopt(self._claims_of_the_missing(stored))
+        for reservation in self._under_way.values():
+            if reservation.node == name and not self._holds(reservation.claims[0]):
+                self.fleet.adopt(reservation.claims)
+        for uid in self._on_node.get(name, ()):
+            if uid in self._unreadable:
+                self.fleet.freeze(name, NodeProblem(ProblemKind.FROZEN, self._unreadable[uid][1]))
+
+    def _holds(self, claim: Claim) -> bool:
+        return any(held.gpu == claim.gpu for held in self.fleet.ledger.of_pod(claim.pod_uid))
+
+    def _stored_claims(self, name: str) -> dict[str, tuple[Claim, ...]]:
+        """A node's stored claims by pod, without those that were let go or whose pod went elsewhere."""
+        by_pod: dict[str, tuple[Claim, ...]] = {}
+        for claim in self.ledger_of(name).claims:
+            pod = self._pods.get(claim.pod_uid)
+            elsewhere = pod is not None and pod.node not in {None, name}
+            if not elsewhere and claim.pod_uid not in self._let_go.get(name, ()):
+                by_pod[claim.pod_uid] = (*by_pod.get(claim.pod_uid, ()), claim)
+        return by_pod
+
+    def _claims_of_the_missing(self, stored: Mapping[str, tuple[Claim, ...]]) -> Iterable[Claim]:
+        """Claims of pods that are not there: releasing since they were missed, once all pods are known."""
+        for uid, claims in stored.items():
+            if uid in self._pods or uid in self._unreadable:
+                continue
+            if not self.pods_are_complete or uid in self._under_way:
+                yield from claims
+                continue
+            missed_at = self._missed_at.setdefault(uid, self.now())
+            for claim in claims:
+                yield msgspec.structs.replace(
+                    claim, state=ClaimState.RELEASING, started_at=missed_at, ended_at=missed_at
+                )
+
+    def _as_holder(self, pod: Pod) -> Pod:
+        """A pod that finished holds its memory until the card shows otherwise, if it was promised any."""
+        if pod.phase is not PodPhase.FINISHED:
+            return pod
+        stored = any(claim.pod_uid == pod.uid for claim in self.ledger_of(pod.node or "").claims)
+        if not stored:
+            return pod
+        ended_at = (
+            pod.ended_at if pod.ended_at is not None else self._missed_at.setdefault(pod.uid, self.now())
+        )
+        return msgspec.structs.replace(pod, phase=PodPhase.RELEASING, ended_at=ended_at)
+
+    def _index_claims(self, node: str, stored: set[str]) -> None:
+        """Remember which pods a node's ledger names, before the ledger is replaced."""
+        before = {claim.pod_uid for claim in self.ledger_of(node).claims}
+        for uid in before - stored:
+            self._claimed_on[uid].discard(node)
+            if not self._claimed_on[uid]:
+                del self._claimed_on[uid]
+        for uid in stored - before:
+            self._claimed_on.setdefault(uid, set()).add(node)
+
+    def _nodes_with_claims_of(self, uid: str) -> set[str]:
+        return self._claimed_on.get(uid, set())
+
+    def _node_of(self, uid: str) -> str:
+        pod = self._pods.get(uid)
+        if pod is not None:
+            return pod.node or ""
+        return self._unreadable.get(uid, ("", ""))[0]
+
+    def _move(self, uid: str, before: str, after: str) -> None:
+        if before != after and before:
+            self._on_node.get(before, set()).discard(uid)
+        if after:
+            self._on_node.setdefault(after, set()).add(uid)

@@ -30,7 +30,7 @@ def grow_cluster() -> LivingCluster:
     clock = [1_000.0]
     life = LivingCluster(
         build_nodes(4),
-        dice=random.Random(1),  # noqa: S311 — a story, not a secret
+        dice=random.Random(1),
         clock=lambda: clock[0],
         history=History(),
     )

@@ -34,7 +34,7 @@ class World:
         self.clock = Clock()
         self.life = LivingCluster(
             build_nodes(nodes),
-            dice=random.Random(seed),  # noqa: S311 — a story, not a secret
+            dice=random.Random(seed),
             clock=self.clock,
             history=History(),
             settings=settings,

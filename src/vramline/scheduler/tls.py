@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import structlog
+import uvicorn
+from starlette.types import ASGIApp
 
 from vramline.errors import TransientError
 from vramline.kube.certificates import (
@@ -24,7 +26,7 @@ from vramline.kube.certificates import (
     write_identity,
 )
 
-__all__ = ["CertificateKeeper", "IdentityStore", "LiveTls"]
+__all__ = ["CertificateKeeper", "IdentityStore", "LiveTls", "configure_server"]
 
 
 class IdentityStore(Protocol):
@@ -65,6 +67,14 @@ class LiveTls:
             self.context.load_cert_chain(path)
         self._served = identity.certificate
         return True
+
+
+def configure_server(app: ASGIApp, tls: LiveTls) -> uvicorn.Config:
+    """Return how to serve an application with this TLS; its owner has the socket, signals and logs."""
+    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", server_header=False)
+    config.load()
+    config.ssl = tls.context
+    return config
 
 
 class CertificateKeeper:

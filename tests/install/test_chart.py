@@ -52,7 +52,7 @@ def test_helm_finds_nothing_to_complain_about() -> None:
                 *("image=registry.example/v:2", "scheduler.replicas=3", "schedulerName=vram"),
                 *("kubeScheduler.repository=registry.example/ks", "kubeScheduler.version=v1.31.0"),
                 *("settings.realtimeMode=warning", "settings.policy=spread", "settings.margin=512Mi"),
-                "excludedNamespaces={kube-system,monitoring}",
+                "excludedNamespaces={kube-system,gpu-operator,nvidia-gpu-operator,kai-resource-reservation,monitoring}",
             ),
             id="with every choice",
         ),
@@ -98,6 +98,7 @@ def test_the_version_is_the_programs() -> None:
         "agent.enabled=perhaps",
         "agent.privileged=true",
         "excludedNamespaces={a_b}",
+        "excludedNamespaces=[]",
     ],
 )
 def test_a_wrong_value_is_refused(value: str) -> None:

@@ -62,9 +62,12 @@ def render(text: str) -> str:
             id="over a list",
         ),
         pytest.param(
-            '{{ range $path, $text := .Files.Glob "policies/*.yaml" }}{{ $.Files.Get $path }};{{ end }}',
+            '{{ range $path, $text := .Files.Glob "policies/*.yaml" }}{{ $text | toString }};{{ end }}',
             "a: here;b: here;",
             id="over files",
+        ),
+        pytest.param(
+            "{{ $a := .Values.image }}{{ if .Values.on }}{{ $a }}{{ end }}", "vramline:1", id="a name for it"
         ),
     ],
 )
@@ -84,6 +87,9 @@ def test_an_action_becomes(text: str, rendered: str) -> None:
         pytest.param('{{ printf "%s" .Values.image }}', id="a call beyond the small part"),
         pytest.param("{{ if .Values.on }}", id="no end"),
         pytest.param("{{ end }}", id="an end alone"),
+        pytest.param(
+            "{{ if .Values.on }}{{ $a := .Values.image }}{{ end }}{{ $a }}", id="a name after its block"
+        ),
         pytest.param("{{ range .Values.ports }}{{ end }}", id="range without variables"),
     ],
 )

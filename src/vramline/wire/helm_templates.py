@@ -6,10 +6,11 @@ this. Whatever the chart uses beyond this part is an error here, never a differe
     {{ EXPRESSION }}                              the value as text
     {{ if EXPRESSION }} … {{ end }}               if the value is not empty
     {{ range $key, $value := EXPRESSION }} … {{ end }}   over a mapping in order of its keys, or over a list
+    {{ $name := EXPRESSION }}                     a name for the rest of the block
     {{ /* comment */ }}
 
 `{{-` and `-}}` take the white space beside them along. An expression is a path (`.Values.image`), a variable,
-a text in quotes, `.Files.Glob PATTERN` or `.Files.Get PATH`, and then any number of `| quote`, `| toJson`,
+a text in quotes, or `.Files.Glob PATTERN`, and then any number of `| quote`, `| toJson`, `| toString`,
 `| sha256sum`, `| replace OLD NEW`.
 """
 
@@ -28,10 +29,11 @@ __all__ = ["render_template"]
 _ACTION = re.compile(
     r"(?P<before>\s*\{\{-|\{\{)\s*(?P<code>/\*.*?\*/|.*?)\s*(?P<after>-\}\}\s*|\}\})", re.DOTALL
 )
+_ASSIGNMENT = re.compile(r"(?P<name>\$\w+) := (?P<value>.+)", re.ASCII | re.DOTALL)
 _RANGE = re.compile(r"range \$(?P<key>\w+), \$(?P<value>\w+) := (?P<over>.+)", re.ASCII)
 _WORD = re.compile(r'"(?:[^"\\]|\\.)*"|\||[^\s|"]+')
 
-_Scope = Mapping[str, Any]
+_Scope = dict[str, Any]
 """What names mean: `.Values`, `.Release`, `.Chart`, `.Files`, and variables with their dollar sign."""
 
 
@@ -83,6 +85,9 @@ class _Parser:
 
     def _action(self, code: str) -> _Part:
         word = code.partition(" ")[0]
+        assignment = _ASSIGNMENT.fullmatch(code)
+        if assignment is not None:
+            return _assign(assignment["name"], assignment["value"])
         if word not in {"if", "range"}:
             return _output(code)
         body, ended = self._block()
@@ -96,7 +101,20 @@ def _literal(text: str) -> _Part:
 
 
 def _sequence(parts: list[_Part]) -> _Part:
-    return lambda scope: (text for part in parts for text in part(scope))
+    def run(scope: _Scope) -> Iterator[str]:
+        inside = dict(scope)  # a name given in a block ends with it
+        for part in parts:
+            yield from part(inside)
+
+    return run
+
+
+def _assign(name: str, code: str) -> _Part:
+    def give(scope: _Scope) -> Iterator[str]:
+        scope[name] = _evaluate(code, scope)
+        return iter(())
+
+    return give
 
 
 def _output(code: str) -> _Part:
@@ -137,10 +155,8 @@ def _evaluate(code: str, scope: _Scope) -> Any:  # noqa: ANN401 — a value of t
 
 def _first(command: list[str], scope: _Scope) -> Any:  # noqa: ANN401 — as above
     match command:
-        case [".Files.Glob" | "$.Files.Glob", pattern]:
+        case [".Files.Glob", pattern]:
             return _matching(scope["Files"], _operand(pattern, scope))
-        case [".Files.Get" | "$.Files.Get", path]:
-            return scope["Files"][_operand(path, scope)]
         case [word]:
             return _operand(word, scope)
         case _:
@@ -171,6 +187,8 @@ def _apply(name: str, arguments: list[Any], value: Any) -> str:  # noqa: ANN401 
     match name, arguments:
         case "toJson", []:
             return msgspec.json.encode(value, order="deterministic").decode()
+        case "toString", []:
+            return _as_text(value)
         case "quote", []:
             return msgspec.json.encode(_as_text(value)).decode()
         case "sha256sum", []:

@@ -5,14 +5,17 @@ from typing import Any
 
 import pytest
 import yaml
+from starlette.applications import Starlette
 from starlette.routing import Route
 
 from install.rendered import Object, find_object, pod_specs, rendered
 from scheduler.worlds import cluster_of
 from vramline.explain.history import History
 from vramline.scheduler.app import build_app
+from vramline.scheduler.webhook import build_webhook_app
 from vramline.settings import Settings, load
 from vramline.wire import keys
+from vramline.wire.admission import AdmissionOptions
 
 OBJECTS = rendered("--margin", "512Mi", "--realtime", "warning")
 (KUBE, OWN) = pod_specs(OBJECTS)["vramline-scheduler"]["containers"]
@@ -37,6 +40,10 @@ def mounted(container: Object, path: str) -> bool:
         for mount in container["volumeMounts"]
         if sources[mount["name"]]
     )
+
+
+def paths_of(app: Starlette) -> set[str]:
+    return {route.path for route in app.routes if isinstance(route, Route)}
 
 
 def test_both_programs_find_their_file() -> None:
@@ -65,9 +72,8 @@ def test_the_extender_is_called_where_the_program_listens() -> None:
 def test_every_verb_is_served() -> None:
     (extender,) = kube_configuration()["extenders"]
     named = {f"/{extender[verb]}" for verb in ("filterVerb", "prioritizeVerb", "preemptVerb", "bindVerb")}
-    app = build_app(cluster_of(), History())
 
-    assert named <= {route.path for route in app.routes if isinstance(route, Route)}
+    assert named <= paths_of(build_app(cluster_of(), History()))
 
 
 def test_pods_are_never_placed_without_vramline() -> None:
@@ -121,10 +127,15 @@ def test_the_webhook_is_reached_by_name() -> None:
     assert {port["port"] for rule in policy for port in rule["ports"]} == ports
 
 
-def test_health_is_asked_for() -> None:
-    assert OWN["livenessProbe"]["httpGet"]["path"] == "/healthz"
-    assert OWN["readinessProbe"]["httpGet"]["path"] == "/readyz"
-    assert KUBE["livenessProbe"]["httpGet"]["scheme"] == "HTTPS"
+def test_health_is_asked_for_where_the_webhook_is_served() -> None:
+    served = paths_of(build_webhook_app(AdmissionOptions(), is_ready=lambda: True))
+    probes = {kind: OWN[kind]["httpGet"] for kind in ("startupProbe", "livenessProbe", "readinessProbe")}
+    webhooks = find_object(OBJECTS, "MutatingWebhookConfiguration", "vramline")["webhooks"]
+
+    assert {probe["port"] for probe in probes.values()} == {"webhook"}
+    assert probes["livenessProbe"]["path"] != probes["readinessProbe"]["path"]
+    assert {probe["path"] for probe in probes.values()} <= served
+    assert {webhook["clientConfig"]["service"]["path"] for webhook in webhooks} <= served
 
 
 @pytest.mark.parametrize(

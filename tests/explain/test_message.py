@@ -91,7 +91,7 @@ def explained(fleet: Fleet, wish: Ask, rules: Rules | None = None, *, now: float
         pytest.param(
             fleet_of(node("n1", gpu(cordoned=True))),
             ask(use_uuids=("GPU-x", "GPU-y")),
-            "0/1 nodes fit: 1 CordonedGpu; no node has GPU-x or GPU-y",
+            "0/1 nodes fit: 1 WrongUuid; no node has GPU-x or GPU-y",
             id="cards that are nowhere",
         ),
         pytest.param(fleet_of(node("n1")), ask(), "0/1 nodes fit: 1 NoSuchGpu", id="no card anywhere"),

@@ -162,10 +162,13 @@ class Committer:
 
     async def _take_back(self, pod: Pod) -> None:
         """Take back promises to an unbound pod that somebody, perhaps another leader, did not keep."""
-        nodes = self._live.nodes_promised_to(pod.uid)
-        for node in nodes:
-            if isinstance(await self.desk.write(node, take_over=[pod.uid]), Lost):
+        nodes = []
+        for node in self._live.nodes_promised_to(pod.uid):
+            written = await self.desk.write(node, take_over=[pod.uid])
+            if isinstance(written, Lost):
                 return
+            if any(claim.pod_uid == pod.uid for claim in written.ledger.claims):
+                nodes.append(node)
         fenced = await self._store.fence_pod(pod.namespace, pod.name, pod.uid)
         if isinstance(fenced, Unclear) or self._live.is_held(pod.uid):
             return

@@ -110,7 +110,9 @@ class LiveState:
             self._read_node(name)
 
     def set_ledger(self, ledger: GpuLedger) -> None:
-        """A ledger was written, by us or by another leader."""
+        """A ledger was written, by us or by another leader. A watch that lags behind changes nothing."""
+        if _is_older(ledger.resource_version, self.ledger_of(ledger.node).resource_version):
+            return
         stored = {claim.pod_uid for claim in ledger.claims}
         self._index_claims(ledger.node, stored)
         self._ledgers[ledger.node] = ledger
@@ -127,6 +129,8 @@ class LiveState:
         """A pod was created or changed. One that cannot be read freezes the node it is on, and only that."""
         meta = document.metadata
         uid = meta.uid or ""
+        if _is_older(meta.resource_version or "", self._versions.get(uid, "")):
+            return  # a watch that lags behind what was read directly
         before = self._node_of(uid)
         self._versions[uid] = meta.resource_version or ""
         node = (document.spec.node_name if document.spec else None) or ""
@@ -350,3 +354,8 @@ class LiveState:
             self._on_node.get(before, set()).discard(uid)
         if after:
             self._on_node.setdefault(after, set()).add(uid)
+
+
+def _is_older(version: str, known: str) -> bool:
+    """Whether a resourceVersion is older than another of the same object; they are numbers since etcd 3."""
+    return version.isdigit() and known.isdigit() and int(version) < int(known)

@@ -11,6 +11,7 @@ from starlette.routing import Route
 from install.rendered import Object, find_object, pod_specs, rendered
 from scheduler.worlds import cluster_of
 from vramline.explain.history import History
+from vramline.kube.client import Timing
 from vramline.scheduler.app import build_app
 from vramline.scheduler.webhook import build_webhook_app
 from vramline.settings import Settings, load
@@ -81,6 +82,12 @@ def test_pods_are_never_placed_without_vramline() -> None:
 
     assert extender["ignorable"] is False
     assert extender["nodeCacheCapable"] is True
+
+
+def test_kube_scheduler_waits_longer_than_a_bind_may_take() -> None:
+    (extender,) = kube_configuration()["extenders"]
+
+    assert int(extender["httpTimeout"].removesuffix("s")) > 2 * (Timing().write_s + 2)
 
 
 def test_kube_scheduler_looks_at_every_node() -> None:

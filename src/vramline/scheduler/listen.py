@@ -1,4 +1,8 @@
-"""Where the scheduler may listen. Nobody is asked who they are, so only this machine may connect."""
+"""Where the scheduler may listen.
+
+Nobody who calls extender or API is asked who they are, so only this machine may connect to them. The webhook,
+which says nothing that a caller does not know, may be called from anywhere, over TLS.
+"""
 
 import errno
 import ipaddress
@@ -7,9 +11,10 @@ import socket
 from vramline.errors import RequestError, TransientError
 from vramline.settings import Address
 
-__all__ = ["open_socket"]
+__all__ = ["open_socket", "open_webhook_socket"]
 
 _BACKLOG = 128
+_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
 def open_socket(address: Address) -> socket.socket:
@@ -17,9 +22,28 @@ def open_socket(address: Address) -> socket.socket:
 
     Raises `RequestError` for another address, `TransientError` where somebody else has the port.
     """
-    family = _loopback_family(address)
+    return _listen(_loopback_family(address), address, option="--listen")
+
+
+def open_webhook_socket(address: Address) -> socket.socket:
+    """Return a listening socket on any address of this machine, for TLS alone; raises as `open_socket`."""
+    try:
+        version = ipaddress.ip_address(address.host).version
+    except ValueError:
+        raise RequestError(
+            subject="webhook listen",
+            value=str(address),
+            problem="is not an address of a network interface",
+            accepted="an IP address and a port, such as 0.0.0.0:8443 or [::]:8443",
+        ) from None
+    return _listen(_FAMILIES[version], address, option="--webhook-listen")
+
+
+def _listen(family: socket.AddressFamily, address: Address, *, option: str) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Accepted sockets inherit it. Without it the second half of an answer waits 40 ms for the first one's ACK.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         listener.bind((address.host, address.port))
         listener.listen(_BACKLOG)
@@ -28,7 +52,7 @@ def open_socket(address: Address) -> socket.socket:
         if error.errno == errno.EADDRINUSE:
             raise TransientError(
                 f"port {address.port} of {address.host} is in use by another program;"
-                f" stop it, or choose another port with --listen {address.host}:{address.port + 1}"
+                f" stop it, or choose another port with {option} {address.host}:{address.port + 1}"
             ) from None
         raise RequestError(
             subject="listen", value=str(address), problem=f"cannot listen there: {error.strerror}"
@@ -49,4 +73,4 @@ def _loopback_family(address: Address) -> socket.AddressFamily:
             problem="is not a loopback address; callers are not authenticated, so nobody else may connect",
             accepted="127.0.0.1:8780, [::1]:8780 or localhost:8780",
         )
-    return socket.AF_INET6 if parsed.version == 6 else socket.AF_INET
+    return _FAMILIES[parsed.version]

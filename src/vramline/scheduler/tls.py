@@ -71,7 +71,14 @@ class LiveTls:
 
 def configure_server(app: ASGIApp, tls: LiveTls) -> uvicorn.Config:
     """Return how to serve an application with this TLS; its owner has the socket, signals and logs."""
-    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", server_header=False)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        timeout_graceful_shutdown=5,
+    )
     config.load()
     config.ssl = tls.context
     return config

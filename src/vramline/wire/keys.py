@@ -3,6 +3,7 @@
 __all__ = [
     "ALLOCATION",
     "ASK",
+    "CONDITION_PLACED",
     "GFD_COUNT",
     "GFD_MEMORY",
     "GFD_MIG_STRATEGY",
@@ -65,6 +66,8 @@ ASK = "vramline.io/ask"
 """Pod annotation, sealed: the ask as it was before the webhook rewrote the limits."""
 ALLOCATION = "vramline.io/allocation"
 """Pod annotation, sealed: node, GPUs and ledger version."""
+CONDITION_PLACED = "vramline.io/Placed"
+"""Type of a pod condition: False while a promise to the pod had to be taken back."""
 VISIBLE_DEVICES = "vramline.io/visible-devices"
 """Pod annotation, sealed: comma list of UUIDs that becomes `NVIDIA_VISIBLE_DEVICES`."""
 MANAGED = "vramline.io/managed"

@@ -1,0 +1,44 @@
+"""What the tests of `kube` share: clients of a plane, and small objects."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from controlplane.plane import ControlPlane
+from vramline.kube.client import KubeClient, Timing
+from vramline.kube.objects import Document
+from vramline.kube.pace import Pace
+from vramline.kube.target import find_target
+
+QUICK = Timing(connect_s=2.0, read_s=5.0, pace=Pace(first_s=0.01, most_s=0.05))
+IMPATIENT = replace(QUICK, write_s=1)
+
+
+def kube_client(kubeconfig: Path, timing: Timing = QUICK) -> KubeClient:
+    """Return a client that gives up quickly; call it inside a running event loop."""
+    return KubeClient(find_target({}, kubeconfig=kubeconfig), rng=random.Random(7), timing=timing)
+
+
+def admin(plane: ControlPlane) -> KubeClient:
+    """Return a client that may do everything."""
+    return kube_client(plane.folder / "admin.kubeconfig")
+
+
+def pod(name: str, **metadata: object) -> Document:
+    """Return a pod that nobody schedules."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, **metadata},
+        "spec": {"schedulerName": "nobody", "containers": [{"name": "c", "image": "i"}]},
+    }
+
+
+async def until(is_so: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Let other tasks run until something holds."""
+    async with asyncio.timeout(seconds):
+        while not is_so():  # noqa: ASYNC110 — what it waits for knows nothing of events
+            await asyncio.sleep(0.005)

@@ -37,9 +37,19 @@ _MOST_DECISIONS = 1_000
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def build_app(cluster: Cluster, history: History, *, admission: AdmissionOptions | None = None) -> Starlette:
-    """Return the ASGI application over one cluster. `history` is read, and grows with extender calls."""
-    faces = _Faces(cluster, Journal(history), admission or AdmissionOptions())
+def build_app(
+    cluster: Cluster,
+    history: History,
+    *,
+    admission: AdmissionOptions | None = None,
+    is_ready: Callable[[], bool] = lambda: True,
+) -> Starlette:
+    """Return the ASGI application over one cluster. `history` is read, and grows with extender calls.
+
+    Until `is_ready` the extender's verbs answer 503: kube-scheduler tries again, and nothing is decided on
+    half of the truth.
+    """
+    faces = _Faces(cluster, Journal(history), admission or AdmissionOptions(), is_ready)
     posts: dict[str, _Endpoint] = {
         "/filter": faces.filter,
         "/prioritize": faces.prioritize,
@@ -70,12 +80,16 @@ def build_app(cluster: Cluster, history: History, *, admission: AdmissionOptions
 class _Faces:
     """One method an address."""
 
-    def __init__(self, cluster: Cluster, journal: Journal, admission: AdmissionOptions) -> None:
+    def __init__(
+        self, cluster: Cluster, journal: Journal, admission: AdmissionOptions, is_ready: Callable[[], bool]
+    ) -> None:
+        self._is_ready = is_ready
         self._cluster = cluster
         self._journal = journal
         self._admission = admission
 
     async def filter(self, request: Request) -> Response:
+        self._check_ready()
         args = read_extender_args(await read_body(request, MAX_BODY))
         return reply(filter_nodes(self._cluster, self._journal, args))
 
@@ -83,6 +97,7 @@ class _Faces:
         return reply(prioritize_nodes(self._cluster, read_extender_args(await read_body(request, MAX_BODY))))
 
     async def bind(self, request: Request) -> Response:
+        self._check_ready()
         args = read_binding_args(await read_body(request, MAX_BODY))
         return reply(await bind_pod(self._cluster, self._journal, args))
 
@@ -122,7 +137,12 @@ class _Faces:
     async def health(self, _request: Request) -> Response:
         return reply({"status": "ok"})
 
+    def _check_ready(self) -> None:
+        if not self._is_ready():
+            raise HTTPException(503, "not everything has been read from the API server yet")
+
     async def readiness(self, _request: Request) -> Response:
+        self._check_ready()
         nodes = sum(1 for _ in self._cluster.fleet.nodes)
         if not nodes:
             raise HTTPException(503, "no node is known yet")

@@ -42,7 +42,7 @@ def open_webhook_socket(address: Address) -> socket.socket:
 def _listen(family: socket.AddressFamily, address: Address, *, option: str) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Accepted sockets inherit it. Without it the second half of an answer waits 40 ms for the first one's ACK.
+    # Accepted sockets inherit it; else the second half of an answer waits 40 ms for the first one's ACK.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         listener.bind((address.host, address.port))

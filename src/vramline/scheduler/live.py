@@ -56,6 +56,7 @@ class LiveState:
         self._missed_at: dict[str, float] = {}
         self._let_go: dict[str, set[str]] = {}
         self._claimed_on: dict[str, set[str]] = {}
+        self._broken: dict[str, dict[str, str]] = {}
 
     # ── what a scheduler asks ────────────────────────────────────────────────────────────────────
 
@@ -83,6 +84,10 @@ class LiveState:
     def ledger_of(self, node: str) -> GpuLedger:
         """A node's stored ledger as it was last seen; an empty one without version where none is stored."""
         return self._ledgers.get(node) or GpuLedger(node=node)
+
+    def newest_epoch(self) -> int:
+        """The highest epoch that any ledger was written in; a new leader's must be higher."""
+        return max((ledger.epoch for ledger in self._ledgers.values()), default=0)
 
     # ── what the API server tells ────────────────────────────────────────────────────────────────
 
@@ -160,6 +165,23 @@ class LiveState:
         """Every pod is known now: claims of pods that are not there are on their way out."""
         self.pods_are_complete = True
         for name in self._ledgers:
+            self._rebuild(name)
+
+    def set_problem(self, node: str, source: str, problem: str | None) -> None:
+        """An object of a node cannot be read (None: it can again); the node is frozen meanwhile."""
+        problems = self._broken.setdefault(node, {})
+        if problem is None:
+            problems.pop(source, None)
+        else:
+            problems[source] = problem
+        self._rebuild(node)
+
+    def set_pod_unreadable(self, uid: str, problem: str) -> None:
+        """A pod cannot be read any more: the node it was last seen on is frozen."""
+        node = self._node_of(uid)
+        self._pods.pop(uid, None)
+        self._unreadable[uid] = (node, problem)
+        for name in {node, *self._nodes_with_claims_of(uid)} - {""}:
             self._rebuild(name)
 
     # ── binds under way ──────────────────────────────────────────────────────────────────────────
@@ -287,6 +309,8 @@ class LiveState:
         for reservation in self._under_way.values():
             if reservation.node == name and not self._holds(reservation.claims[0]):
                 self.fleet.adopt(reservation.claims)
+        for problem in self._broken.get(name, {}).values():
+            self.fleet.freeze(name, NodeProblem(ProblemKind.FROZEN, problem))
         for uid in self._on_node.get(name, ()):
             if uid in self._unreadable:
                 self.fleet.freeze(name, NodeProblem(ProblemKind.FROZEN, self._unreadable[uid][1]))

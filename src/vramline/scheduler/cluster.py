@@ -1,0 +1,47 @@
+"""A real cluster, as the HTTP faces see it: live state for questions, the committer for binds."""
+
+from collections.abc import Mapping
+
+from vramline.model.ask import Ask
+from vramline.model.cluster import BindOutcome
+from vramline.model.fleet import Fleet
+from vramline.model.pod import Pod
+from vramline.model.rules import Rules
+from vramline.scheduler.commit import Committer
+from vramline.scheduler.live import LiveState
+
+__all__ = ["RealCluster"]
+
+
+class RealCluster:
+    """Satisfies `model.cluster.Cluster`."""
+
+    def __init__(self, live: LiveState, committer: Committer) -> None:
+        self.live = live
+        self.committer = committer
+
+    @property
+    def fleet(self) -> Fleet:
+        """Nodes, cards, claims and observations."""
+        return self.live.fleet
+
+    @property
+    def pods(self) -> Mapping[str, Pod]:
+        """Every pod that could be read, by UID."""
+        return self.live.pods
+
+    def now(self) -> float:
+        """The cluster's time."""
+        return self.live.now()
+
+    def rules_for(self, ask: Ask | None) -> Rules:
+        """How to decide about this ask."""
+        return self.live.rules_for(ask)
+
+    def candidates_for(self, pod: Pod) -> None:
+        """kube-scheduler has judged the hosts before it asks."""
+        del pod
+
+    async def bind(self, pod_uid: str, node: str) -> BindOutcome:
+        """Claim cards on the node, and bind."""
+        return await self.committer.bind(pod_uid, node)

@@ -1,0 +1,108 @@
+"""The commit protocol's store on a real API server: every failure becomes one of the four answers."""
+
+import datetime as dt
+
+from vramline.kube.client import Binding as KubeBinding
+from vramline.kube.client import KubeClient, Patch
+from vramline.kube.failures import AmbiguousError, ApiError, ConflictError, NotFoundError
+from vramline.kube.objects import LEDGERS, PODS, ObjectKey, Stored
+from vramline.scheduler.store import Binding, Conflict, Done, Refused, Unclear, Written
+from vramline.wire.keys import CONDITION_PLACED
+from vramline.wire.kubernetes import PodObject
+from vramline.wire.ledger_v1alpha1 import GpuLedger
+
+__all__ = ["KubeStore"]
+
+
+class KubeStore:
+    """Ledgers and pods at the API server. Satisfies `store.Store`."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def write_ledger(self, ledger: GpuLedger) -> Written | Conflict | Refused | Unclear:
+        """Create the ledger where it has no version, else replace exactly that version."""
+        try:
+            if ledger.resource_version:
+                stored = await self._client.update(LEDGERS, ObjectKey(ledger.node), ledger)
+            else:
+                stored = await self._client.create(LEDGERS, ledger)
+        except (ConflictError, NotFoundError) as error:
+            return Conflict(str(error))
+        except AmbiguousError as error:
+            return Unclear(str(error))
+        except ApiError as error:
+            return Refused(str(error))
+        return Written(stored.value)
+
+    async def read_ledger(self, node: str) -> GpuLedger | Unclear | None:
+        """Read a ledger from the API server itself."""
+        try:
+            return (await self._client.get(LEDGERS, ObjectKey(node))).value
+        except NotFoundError:
+            return None
+        except ApiError as error:
+            return Unclear(str(error))
+
+    async def bind(self, binding: Binding) -> Done | Conflict | Refused | Unclear:
+        """Bind a pod under the conditions of its UID and version."""
+        wanted = KubeBinding(
+            pod=ObjectKey(binding.name, binding.namespace),
+            uid=binding.uid,
+            node=binding.node,
+            version=int(binding.resource_version) if binding.resource_version else None,
+            annotations=binding.annotations,
+        )
+        try:
+            await self._client.bind(wanted)
+        except (ConflictError, NotFoundError) as error:
+            return Conflict(str(error))
+        except AmbiguousError as error:
+            return Unclear(str(error))
+        except ApiError as error:
+            return Refused(str(error))
+        return Done()
+
+    async def fence_pod(self, namespace: str, name: str, uid: str) -> PodObject | Unclear | None:
+        """Write a condition that says the pod waits: the new version is what counts."""
+        now = dt.datetime.now(dt.UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        condition = {
+            "type": CONDITION_PLACED,
+            "status": "False",
+            "reason": "PromiseTakenBack",
+            "message": f"a promise was taken back at {now}",
+            "lastTransitionTime": now[:19] + "Z",
+        }
+        # Under a strategic merge the UID is a precondition: a pod created anew under the name is not touched.
+        patch = Patch(
+            {"metadata": {"uid": uid}, "status": {"conditions": [condition]}},
+            "application/strategic-merge-patch+json",
+        )
+        try:
+            stored = await self._client.patch(PODS, ObjectKey(name, namespace), patch, subresource="status")
+        except NotFoundError:
+            return None
+        except ConflictError as error:
+            return await self._fenced_by_its_end(namespace, name, uid, str(error))
+        except ApiError as error:
+            return Unclear(str(error))
+        return stored.value
+
+    async def read_pod(self, namespace: str, name: str) -> PodObject | Unclear | None:
+        """Read a pod from the API server itself."""
+        try:
+            stored: Stored[PodObject] = await self._client.get(PODS, ObjectKey(name, namespace))
+        except NotFoundError:
+            return None
+        except ApiError as error:
+            return Unclear(str(error))
+        return stored.value
+
+    async def _fenced_by_its_end(
+        self, namespace: str, name: str, uid: str, why: str
+    ) -> PodObject | Unclear | None:
+        """Another pod has the name now: then the one that was meant is gone."""
+        stored = await self.read_pod(namespace, name)
+        if isinstance(stored, PodObject) and stored.metadata.uid == uid:
+            return Unclear(why)
+        return stored if isinstance(stored, Unclear) else None

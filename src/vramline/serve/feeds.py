@@ -1,0 +1,94 @@
+"""What the API server tells, handed to the live state: four reflectors, one owner of the state."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import TypeVar
+
+from vramline.kube.client import KubeClient
+from vramline.kube.mirror import Added, Change, Changed, Deleted, Synced
+from vramline.kube.objects import LEDGERS, NODES, PODS, REPORTS, Resource, Unreadable
+from vramline.kube.reflector import Reflector
+from vramline.scheduler.live import LiveState
+from vramline.wire.kubernetes import NodeObject, PodObject
+from vramline.wire.ledger_v1alpha1 import GpuLedger
+from vramline.wire.report_v1alpha1 import GpuReport
+
+__all__ = ["Feeds"]
+
+T = TypeVar("T")
+
+
+class Feeds:
+    """Keeps a live state in step with the API server."""
+
+    def __init__(self, client: KubeClient, live: LiveState, *, rng: random.Random) -> None:
+        self._live = live
+        self._client = client
+        self._rng = rng
+        self._reflectors: dict[str, Reflector[object]] = {}
+        self.synced = asyncio.Event()
+        """Set once nodes, reports, ledgers and pods have all been listed: from then on answers are right."""
+
+    async def run(self) -> None:
+        """Follow all four kinds until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow(NODES, self._take_node))
+            tasks.create_task(self._follow(REPORTS, self._take_report))
+            tasks.create_task(self._follow(LEDGERS, self._take_ledger))
+            tasks.create_task(self._follow(PODS, self._take_pod))
+
+    async def _follow(self, resource: Resource[T], take: Callable[[Change[T]], None]) -> None:
+        reflector = Reflector(self._client, resource, rng=self._rng)
+        self._reflectors[resource.plural] = reflector  # type: ignore[assignment]
+
+        def deliver(change: Change[T]) -> None:
+            take(change)
+            if isinstance(change, Synced) and not self.synced.is_set():
+                reflector.synced = True
+                if len(self._reflectors) == 4 and all(each.synced for each in self._reflectors.values()):
+                    self.synced.set()
+
+        await reflector.run(deliver)
+
+    def _take_node(self, change: Change[NodeObject]) -> None:
+        match change:
+            case Added(stored) | Changed(stored):
+                self._live.set_node(stored.value)
+                self._live.set_problem(stored.key.name, "Node", None)
+            case Deleted(key):
+                self._live.drop_node(key.name)
+            case Unreadable(key=key, problem=problem):
+                self._live.set_problem(key.name, "Node", problem)
+
+    def _take_report(self, change: Change[GpuReport]) -> None:
+        match change:
+            case Added(stored) | Changed(stored):
+                self._live.set_report(stored.value)
+                self._live.set_problem(stored.key.name, "GpuReport", None)
+            case Deleted(key):
+                self._live.drop_report(key.name)
+            case Unreadable(key=key, problem=problem):
+                self._live.set_problem(key.name, "GpuReport", problem)
+
+    def _take_ledger(self, change: Change[GpuLedger]) -> None:
+        match change:
+            case Added(stored) | Changed(stored):
+                self._live.set_ledger(stored.value)
+                self._live.set_problem(stored.key.name, "GpuLedger", None)
+            case Deleted(key):
+                self._live.drop_ledger(key.name)
+            case Unreadable(key=key, problem=problem):
+                self._live.set_problem(key.name, "GpuLedger", problem)
+
+    def _take_pod(self, change: Change[PodObject]) -> None:
+        match change:
+            case Added(stored) | Changed(stored):
+                self._live.set_pod(stored.value)
+            case Deleted(_, uid):
+                self._live.drop_pod(uid)
+            case Unreadable(uid=uid, problem=problem):
+                self._live.set_pod_unreadable(uid, problem)
+            case Synced():
+                if not self._live.pods_are_complete:
+                    self._live.finish_listing_pods()

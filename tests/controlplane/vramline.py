@@ -122,10 +122,11 @@ def run_scheduler(
         found = re.search(r'"listen": \["127.0.0.1", (\d+)\]', log.read_text())
         assert found is not None, log.read_text()
         process = VramlineProcess(child, int(found[1]))
-        wait_until(lambda: process.client.get("/healthz").is_success, f"{name}'s HTTP", children=(child,))
-        if leads:
-            wait_until(process.leads, f"{name} to lead", children=(child,))
-        yield process
+        with process.client:
+            wait_until(lambda: process.client.get("/healthz").is_success, f"{name}'s HTTP", children=(child,))
+            if leads:
+                wait_until(process.leads, f"{name} to lead", children=(child,))
+            yield process
     finally:
         child.stop()
 

@@ -41,7 +41,7 @@ def vramline(plane: ControlPlane, admin: httpx.Client) -> Iterator[VramlineProce
 
 @pytest.fixture
 def namespace(admin: httpx.Client, request: pytest.FixtureRequest) -> str:
-    name = request.node.name.replace("_", "-")[:60].strip("-").lower()
+    name: str = request.node.name.replace("_", "-")[:60].strip("-").lower()
     admin.post("/api/v1/namespaces", json={"metadata": {"name": name}}).raise_for_status()
     return name
 

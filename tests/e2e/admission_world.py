@@ -130,7 +130,8 @@ def _is_refused(admin: httpx.Client, path: str, body: Object) -> Callable[[], bo
 
 
 def _wait_for_frozen_asks(admin: httpx.Client) -> None:
-    admin.post(pods_of("probe"), json=pod("frozen", nodeName="n")).raise_for_status()
+    frozen = pod("frozen", nodeName="n")
+    wait_until(lambda: admin.post(pods_of("probe"), json=frozen).is_success, "the namespace", seconds=30.0)
     path, change = f"{pods_of('probe')}/frozen", {"metadata": {"annotations": {"gpu-memory": "1"}}}
     headers = {"Content-Type": "application/merge-patch+json"}
 

@@ -177,6 +177,9 @@ def test_a_pending_pod_is_explained_with_arithmetic_and_what_would_help(
     assert "−HELD" in printed
     assert "what would change that" in printed
     assert "decisions" in printed
+    assert [
+        line for line in printed.splitlines() if len(line) - len(line.rstrip()) > 40
+    ] == []  # a pipe is not padded
 
 
 def test_a_running_pod_is_explained_by_its_decision_and_its_cards(

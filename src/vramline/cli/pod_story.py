@@ -36,7 +36,7 @@ def pod_story(story: PodStory, *, width: int, plain: bool) -> RenderableType:
     if story.cards:
         parts += [
             _heading("its GPUs now"),
-            Padding(gpus_table(story.cards, width=width - 2, plain=plain), (0, 0, 0, 2)),
+            Padding(gpus_table(story.cards, width=width - 2, plain=plain), (0, 0, 0, 2), expand=False),
         ]
     parts += _arithmetic(story, explanation)
     parts += _section("what would change that", [c.sentence for c in explanation.counterfactuals])
@@ -60,7 +60,7 @@ def _heading(words: str) -> Text:
 
 
 def _line(text: str, style: str = "") -> RenderableType:
-    return Padding(Text(printable(text), style=style, overflow="fold"), (0, 0, 0, 2))
+    return Padding(Text(printable(text), style=style, overflow="fold"), (0, 0, 0, 2), expand=False)
 
 
 def _section(title: str, lines: list[str]) -> list[RenderableType]:
@@ -82,7 +82,7 @@ def _arithmetic(story: PodStory, explanation: Explanation) -> list[RenderableTyp
     table.add_column("")
     for node in nodes:
         _add_node(table, node)
-    return [_heading(f"the arithmetic in MiB, {when}"), Padding(table, (0, 0, 0, 2))]
+    return [_heading(f"the arithmetic in MiB, {when}"), Padding(table, (0, 0, 0, 2), expand=False)]
 
 
 def _add_node(table: Table, node: NodeLine) -> None:

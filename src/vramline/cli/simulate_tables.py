@@ -165,9 +165,9 @@ def _reasons_part(pods: Sequence[PodReport]) -> Iterable[RenderableType]:
         shown = sorted(shown, key=lambda story: -len(story[1]))[:_MOST_STORIES]
     for (message, *hints), names in shown:
         yield Text(_some(names), style=_STYLES[Status.PENDING])
-        yield Padding(Text(printable(message)), (0, 0, 0, 2))
+        yield Padding(Text(printable(message)), (0, 0, 0, 2), expand=False)
         for hint in hints:
-            yield Padding(Text(f"→ {printable(hint)}", style="green"), (0, 0, 0, 2))
+            yield Padding(Text(f"→ {printable(hint)}", style="green"), (0, 0, 0, 2), expand=False)
     if len(stories) > _MOST_STORIES:
         yield Text(f"… and {len(stories) - _MOST_STORIES:,} more reasons; -o json lists all", style="dim")
     if stories:

@@ -38,6 +38,7 @@ NODE = "cannot name its node"
 ENVIRONMENT = "NVIDIA_VISIBLE_DEVICES"
 SCHEDULER = "by Vramline's scheduler alone"
 GROUP = "label runai-gpu-group"
+KAI = "belongs in KAI's own namespace"
 
 ALLOCATION = encode_allocation(
     AllocationRecord(node="n1", gpus=(GpuShare("GPU-1", Mib(8000)),), ledger_version=7)
@@ -111,7 +112,13 @@ CREATIONS: dict[str, tuple[Object, str]] = {
     "KAI's container on a node": hasty(annotations={"nvidia.com/container.main.gpu-memory.limit": "1"}),
     "an admitted pod on a node": ({**SEALED, "spec": {**SEALED["spec"], "nodeName": "n1"}}, NODE),
     "another scheduler and a node": hasty(limits=DEVICE, schedulerName="mine"),
-    "a reservation pod of KAI that is none": hasty(labels=RESERVATION, limits=DEVICE),
+    "a reservation pod of KAI on a node": hasty(labels=RESERVATION, limits=DEVICE),
+    "a reservation pod of KAI": (forged(labels=RESERVATION), KAI),
+    "the card of a group of KAI": (forged(annotations={keys.KAI_RESERVED_UUID: "GPU-1"}), KAI),
+    "devices of HAMi": (
+        forged(annotations={keys.HAMI_ALLOCATED: "GPU-1,NVIDIA,80000,100:;"}),
+        "by HAMi's scheduler",
+    ),
     "an init container on a node": hasty(
         initContainers=[{"name": "init", "image": "i", "resources": {"limits": DEVICE}}]
     ),
@@ -177,7 +184,8 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "HAMi's devices": (annotate("hami.io/vgpu-devices-allocated", "GPU-1,NVIDIA,1,1:;"), ANEW),
     "KAI's group": (label({"runai-gpu-group": "g"}), GROUP),
     "KAI's groups": (label({"runai-gpu-group/g": "g"}), GROUP),
-    "a reservation pod of KAI": (label(RESERVATION), GROUP),
+    "a reservation pod of KAI": (label(RESERVATION), "KAI"),
+    "the card of a group of KAI": (annotate(keys.KAI_RESERVED_UUID, "GPU-1"), KAI),
 }
 
 # ── what is not a tenant's to write (T2, T8) ─────────────────────────────────────────────────────────

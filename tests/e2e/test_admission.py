@@ -138,7 +138,7 @@ NO_SPELLINGS: list[dict[str, Any]] = [
     {"annotations": {"nvidia.com/use-gputype": "A100", "hami.io/node-scheduler-policy": "binpack"}},
     {"limits": {"nvidia.com/mig-1g.5gb": "1"}},
     {"limits": {"amd.com/gpu": "1"}},
-    {"labels": {"app": "kai-resource-reservation", "runai-gpu-group": "g"}},
+    {"labels": {"app": "web", "runai-gpu-group": "g"}},
     {"nodeName": "n1", "initContainers": [{"name": "i", "image": "i"}]},
 ]
 

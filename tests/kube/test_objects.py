@@ -42,7 +42,7 @@ def encoded(**content: object) -> bytes:
         (LEASES, ObjectKey("l", "team"), "/apis/coordination.k8s.io/v1/namespaces/team/leases/l"),
         (NODES, ObjectKey("../secrets?x"), "/api/v1/nodes/..%2Fsecrets%3Fx"),
     ],
-    ids=str,
+    ids=lambda value: value.kind if isinstance(value, Resource) else str(value),
 )
 def test_every_object_has_its_path(resource: Resource[object], key: ObjectKey, path: str) -> None:
     assert resource.path(key) == path

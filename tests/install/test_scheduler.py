@@ -52,6 +52,14 @@ def test_both_programs_find_their_file() -> None:
     assert mounted(OWN, OWN["args"][1].removeprefix("--config="))
 
 
+def test_vramline_leads_beside_the_kube_scheduler_that_leads() -> None:
+    election = kube_configuration()["leaderElection"]
+    followed = f"{election['resourceNamespace']}/{election['resourceName']}"
+
+    assert f"--follow-lease={followed}" in OWN["args"]
+    assert "POD_NAME" in {variable["name"] for variable in OWN["env"]}
+
+
 def test_the_settings_file_is_read_without_a_mistake() -> None:
     settings = load(yaml.safe_load(data_of("vramline-scheduler")["vramline.yaml"]), {}, {})
 

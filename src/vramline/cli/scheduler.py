@@ -1,5 +1,6 @@
 """`vramline scheduler`: the extender for a real cluster."""
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Annotated
@@ -12,8 +13,8 @@ from vramline.cli.settings_file import ConfigOption, load_settings
 from vramline.errors import RequestError
 from vramline.kube.objects import ObjectKey
 from vramline.kube.target import find_target
-from vramline.scheduler.listen import open_socket
-from vramline.serve.scheduler import SchedulerProcess
+from vramline.scheduler.listen import open_socket, open_webhook_socket
+from vramline.serve.scheduler import ElectionRules, SchedulerProcess
 from vramline.telemetry.logs import configure
 
 __all__ = ["app"]
@@ -24,10 +25,11 @@ app = new_app()
 @app.command(
     epilog=examples(
         "vramline scheduler --config /etc/vramline/vramline.yaml",
+        "vramline scheduler --config /etc/vramline/vramline.yaml --webhook-listen 0.0.0.0:8443",
         "vramline scheduler --kubeconfig ~/.kube/config --listen 127.0.0.1:8780",
     )
 )
-def scheduler(
+def scheduler(  # noqa: PLR0913 — one parameter an option
     *,
     config: ConfigOption = None,
     kubeconfig: Annotated[
@@ -38,27 +40,68 @@ def scheduler(
         str | None,
         typer.Option(metavar="HOST:PORT", help="Loopback address to serve on.  [default: 127.0.0.1:8780]"),
     ] = None,
+    webhook_listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS:PORT", help="Serve the admission webhook there, over TLS.  [default: nowhere]"
+        ),
+    ] = None,
+    scheduler_name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What the webhook writes as schedulerName.  [default: vramline]"),
+    ] = None,
     lease: Annotated[
         str, typer.Option(metavar="NAMESPACE/NAME", help="Lease by which replicas choose their leader.")
     ] = "vramline-system/vramline-scheduler",
+    lease_duration: Annotated[
+        int, typer.Option(metavar="SECONDS", min=2, help="How long a silent leader is waited for.")
+    ] = 15,
+    follow_lease: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMESPACE/NAME",
+            help="Lead only while this Lease is held in the same pod, which POD_NAME names.",
+            show_default=False,
+        ),
+    ] = "",
     verbosity: Annotated[
         int | None, typer.Option("--v", help="0 to 10; from 4 on decisions are traced.", show_default=False)
     ] = None,
 ) -> None:
     """Answer kube-scheduler's extender calls for a real cluster, and bind GPU pods to cards."""
-    settings = load_settings(config, {"listen": listen, "verbosity": verbosity})
+    flags = {
+        "listen": listen,
+        "webhookListen": webhook_listen,
+        "schedulerName": scheduler_name,
+        "verbosity": verbosity,
+    }
+    settings = load_settings(config, flags)
     configure(level=settings.log_level, log_format=settings.log_format, verbosity=settings.verbosity)
     target = find_target(os.environ, kubeconfig=kubeconfig, context=context)
-    with open_socket(settings.listen) as listener:
-        process = SchedulerProcess(settings, target, listener, _read_lease(lease))
-        uvloop.run(process.run())
+    election = ElectionRules(
+        lease=_read_lease("--lease", lease),
+        lease_s=lease_duration,
+        pod_name=os.environ.get("POD_NAME", ""),
+        beside=_read_lease("--follow-lease", follow_lease) if follow_lease else None,
+    )
+    if election.beside is not None and not election.pod_name:
+        raise RequestError(
+            subject="environment",
+            field="POD_NAME",
+            problem="is not set, but --follow-lease compares it with the Lease's holder",
+        )
+    with contextlib.ExitStack() as sockets:
+        listener = sockets.enter_context(open_socket(settings.listen))
+        webhook = settings.webhook_listen
+        reviews = None if webhook is None else sockets.enter_context(open_webhook_socket(webhook))
+        uvloop.run(SchedulerProcess(settings, target, listener, election, reviews).run())
 
 
-def _read_lease(text: str) -> ObjectKey:
+def _read_lease(option: str, text: str) -> ObjectKey:
     namespace, slash, name = text.partition("/")
     if not (namespace and slash and name):
         raise RequestError(
-            subject="--lease",
+            subject=option,
             value=text,
             problem="is not NAMESPACE/NAME",
             accepted="such as vramline-system/vramline-scheduler",

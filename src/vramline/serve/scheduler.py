@@ -1,14 +1,12 @@
 """`vramline scheduler`: reflectors, election, commit protocol and HTTP in one event loop."""
 
 import asyncio
-import contextlib
 import os
 import random
 import signal
 import socket
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import structlog
 import uvicorn
@@ -24,19 +22,36 @@ from vramline.scheduler.commit import Committer
 from vramline.scheduler.kube_store import KubeStore
 from vramline.scheduler.live import LiveState
 from vramline.serve.feeds import Feeds
+from vramline.serve.following import Follower
+from vramline.serve.notices import TellingHistory, open_recorder
+from vramline.serve.server import QuietServer
+from vramline.serve.webhook import run_webhook
 from vramline.settings import Settings, rules_from
 
-__all__ = ["SchedulerProcess"]
+__all__ = ["ElectionRules", "SchedulerProcess"]
 
 _REAP_EVERY_S = 1.0
 
 
-class _Server(uvicorn.Server):
-    """Leaves signals to its owner."""
+@dataclass(frozen=True, slots=True)
+class ElectionRules:
+    """How the replicas choose who binds."""
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+    lease: ObjectKey
+    lease_s: int = 15
+    """How long a leader that falls silent is waited for."""
+    pod_name: str = ""
+    beside: ObjectKey | None = None
+    """Another Lease, in whose holder's pod the leader has to be."""
+
+    def terms(self, identity: str) -> Terms:
+        """Return the terms of one process: five renewals fit into the time in which one must succeed."""
+        return Terms(
+            identity=identity,
+            lease_s=self.lease_s,
+            renew_deadline_s=self.lease_s * 2 / 3,
+            retry_s=self.lease_s * 2 / 15,
+        )
 
 
 @dataclass(slots=True)
@@ -46,8 +61,9 @@ class SchedulerProcess:
     settings: Settings
     target: Target
     listener: socket.socket
-    lease: ObjectKey
-    history: History = field(default_factory=History)
+    election: ElectionRules
+    webhook_listener: socket.socket | None = None
+    """Where reviews are answered; None: nowhere. The webhook's Service and Secret are beside the Lease."""
 
     async def run(self) -> None:
         """Serve until SIGINT or SIGTERM; hand the Lease back on the way out."""
@@ -63,7 +79,8 @@ class SchedulerProcess:
             feeds = Feeds(client, live, rng=rng)
             elector = self._elector(client, live, rng)
             committer = Committer(live, KubeStore(client), lambda: elector.epoch or None)
-            server = self._server(RealCluster(live, committer), feeds)
+            recorder = open_recorder(client, self._place)
+            server = self._server(RealCluster(live, committer), TellingHistory(recorder.record), feeds)
             stop = asyncio.Event()
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -73,38 +90,57 @@ class SchedulerProcess:
             async with asyncio.TaskGroup() as tasks:
                 following = tasks.create_task(feeds.run())
                 reaping = tasks.create_task(_reap(committer, feeds))
-                leading = tasks.create_task(self._lead(elector, feeds, stop))
+                leading = tasks.create_task(self._lead(client, elector, feeds, stop))
                 serving = tasks.create_task(server.serve(sockets=[self.listener]))
+                telling = tasks.create_task(recorder.run())
+                reviewing = tasks.create_task(self._review(client, feeds, stop))
                 await stop.wait()
                 server.should_exit = True
-                await asyncio.gather(serving, leading)
-                following.cancel()
-                reaping.cancel()
+                await asyncio.gather(serving, leading, reviewing)
+                for task in (following, reaping, telling):
+                    task.cancel()
             log.info("scheduler.stopped")
 
-    async def _lead(self, elector: Elector, feeds: Feeds, stop: asyncio.Event) -> None:
+    async def _lead(self, client: KubeClient, elector: Elector, feeds: Feeds, stop: asyncio.Event) -> None:
         """Stand for election once the state is complete: a leader that knows half of it binds wrongly."""
         waits = [asyncio.create_task(feeds.synced.wait()), asyncio.create_task(stop.wait())]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
-        if not stop.is_set():
+        if stop.is_set():
+            return
+        if self.election.beside is None:
             await elector.run(stop)
+        else:
+            await Follower(client, self.election.beside, self.election.pod_name).run(elector, stop)
+
+    async def _review(self, client: KubeClient, feeds: Feeds, stop: asyncio.Event) -> None:
+        if self.webhook_listener is not None:
+            await run_webhook(
+                self.webhook_listener,
+                client,
+                self.settings,
+                namespace=self.election.lease.namespace,
+                is_ready=feeds.synced.is_set,
+                stop=stop,
+            )
+
+    @property
+    def _place(self) -> str:
+        return self.election.pod_name or socket.gethostname()
 
     def _elector(self, client: KubeClient, live: LiveState, rng: random.Random) -> Elector:
-        identity = (
-            f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.getpid()}_{rng.getrandbits(64):016x}"
-        )
+        identity = f"{self._place}_{os.getpid()}_{rng.getrandbits(64):016x}"
         log = structlog.get_logger()
         callbacks = Callbacks(
             on_started=lambda epoch: log.info("scheduler.leads", epoch=epoch),
             on_stopped=lambda: log.info("scheduler.follows"),
             epoch_floor=live.newest_epoch,
         )
-        return Elector(client, self.lease, Terms(identity=identity), callbacks, rng=rng)
+        return Elector(client, self.election.lease, self.election.terms(identity), callbacks, rng=rng)
 
-    def _server(self, cluster: RealCluster, feeds: Feeds) -> _Server:
-        app = build_app(cluster, self.history, is_ready=feeds.synced.is_set)
+    def _server(self, cluster: RealCluster, history: History, feeds: Feeds) -> QuietServer:
+        app = build_app(cluster, history, is_ready=feeds.synced.is_set)
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -113,7 +149,7 @@ class SchedulerProcess:
             server_header=False,
             timeout_graceful_shutdown=5,
         )
-        return _Server(config)
+        return QuietServer(config)
 
 
 async def _reap(committer: Committer, feeds: Feeds) -> None:

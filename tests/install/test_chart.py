@@ -11,6 +11,7 @@ from vramline import __version__
 from vramline.model.ask import PolicyName, RealtimeMode
 from vramline.settings import SETTINGS
 from vramline.settings.schema import LogFormat, LogLevel, StaleObservation, UnsizedAsk
+from vramline.wire.admission import SchedulerNamePolicy
 
 
 def by_name(objects: list[Object]) -> dict[tuple[str, str, str], Object]:
@@ -118,14 +119,14 @@ def test_the_schema_knows_every_setting_and_every_word() -> None:
     settings = schema["properties"]["settings"]["properties"]
 
     words = {name: set(form["enum"]) for name, form in settings.items() if "enum" in form}
-    assert set(settings) == {setting.name for setting in SETTINGS} - {
-        "listen"
-    }  # the extender is at a fixed place
+    given_by_the_chart = {"listen", "webhookListen", "schedulerName"}
+    assert set(settings) == {setting.name for setting in SETTINGS} - given_by_the_chart
     assert words == {
         "realtimeMode": set(RealtimeMode),
         "staleObservation": set(StaleObservation),
         "unsizedAsk": set(UnsizedAsk),
         "policy": set(PolicyName),
+        "schedulerNamePolicy": set(SchedulerNamePolicy),
         "logLevel": set(LogLevel),
         "logFormat": set(LogFormat),
     }

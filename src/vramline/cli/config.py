@@ -81,7 +81,7 @@ def _rows(settings: Settings) -> list[_Row]:
             setting.field,
             _Row(
                 setting=setting.name,
-                value=str(value) if isinstance(value, Address) else value,
+                value=str(value) if isinstance(value, Address) else "" if value is None else value,
                 origin=_place(origin),
                 overrides=origin.overrides,
             ),

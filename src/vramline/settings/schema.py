@@ -16,12 +16,15 @@ from vramline.settings.values import (
     as_label_key,
     as_label_value,
     as_margin,
+    as_optional_address,
+    as_scheduler_name,
     as_switch,
     as_verbosity,
     duration,
     one_of,
 )
 from vramline.units import Mib
+from vramline.wire.admission import SchedulerNamePolicy
 
 __all__ = [
     "ENABLE",
@@ -118,6 +121,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The value that label must have. Default empty, as the key."""
     listen: Address = Address("127.0.0.1", 8780)
     """Where HTTP is served. Default loopback: nothing is open to the network unless somebody says so."""
+    webhook_listen: Address | None = None
+    """Where the admission webhook is served, over TLS. Default nowhere: who runs it in a cluster says so."""
+    scheduler_name: str = "vramline"
+    """What the webhook writes into `spec.schedulerName`. Default vramline, as the chart names the profile."""
+    scheduler_name_policy: SchedulerNamePolicy = SchedulerNamePolicy.DEFAULT
+    """For which GPU pods it does so. Default default: those that name no scheduler, or the default one."""
     log_level: LogLevel = LogLevel.INFO
     """The least important line that is logged. Default info."""
     log_format: LogFormat = LogFormat.AUTO
@@ -220,6 +229,24 @@ SETTINGS: tuple[Setting, ...] = (
         accepted="a label value of at most 63 characters, or empty for all nodes",
     ),
     Setting(name="listen", field="listen", parse=as_address, accepted="host:port, such as 127.0.0.1:8780"),
+    Setting(
+        name="webhookListen",
+        field="webhook_listen",
+        parse=as_optional_address,
+        accepted="an IP address and a port, such as 0.0.0.0:8443, or empty for no webhook",
+    ),
+    Setting(
+        name="schedulerName",
+        field="scheduler_name",
+        parse=as_scheduler_name,
+        accepted="a name such as vramline, the one of kube-scheduler's profile that asks Vramline",
+    ),
+    Setting(
+        name="schedulerNamePolicy",
+        field="scheduler_name_policy",
+        parse=one_of(SchedulerNamePolicy),
+        accepted=_words(SchedulerNamePolicy),
+    ),
     Setting(name="logLevel", field="log_level", parse=one_of(LogLevel), accepted=_words(LogLevel)),
     Setting(name="logFormat", field="log_format", parse=one_of(LogFormat), accepted=_words(LogFormat)),
     Setting(

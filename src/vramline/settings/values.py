@@ -16,6 +16,8 @@ __all__ = [
     "as_label_key",
     "as_label_value",
     "as_margin",
+    "as_optional_address",
+    "as_scheduler_name",
     "as_switch",
     "as_verbosity",
     "duration",
@@ -111,6 +113,21 @@ def as_address(raw: object) -> Address:
     if found is None or int(found["port"]) > 65_535:
         raise ValueError("is not host:port")
     return Address(found["host"].strip("[]"), int(found["port"]))
+
+
+def as_optional_address(raw: object) -> Address | None:
+    """Read host:port; empty is nowhere."""
+    return None if raw == "" else as_address(raw)
+
+
+def as_scheduler_name(raw: object) -> str:
+    """Read the name of a scheduler; the cluster's own would bind the same pods a second time."""
+    text = _quoted(raw)
+    if not _LABEL_PREFIX.fullmatch(text):
+        raise ValueError("is not a name of lower-case letters, digits, '-' and '.'")
+    if text == "default-scheduler":
+        raise ValueError("is the cluster's own scheduler, which does not ask Vramline")
+    return text
 
 
 def as_label_key(raw: object) -> str:

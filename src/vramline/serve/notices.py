@@ -1,0 +1,56 @@
+"""Events about pods that could not be placed: one for a pod and reason, none for a pod that is bound.
+
+Whoever is asked tells, and only the kube-scheduler that leads asks, so every event has one author.
+kube-scheduler itself writes the condition PodScheduled with the same reason; no condition is written here.
+"""
+
+from collections.abc import Callable
+
+from vramline.explain.history import DecisionRecord, History, PodOutcome
+from vramline.kube.client import KubeClient
+from vramline.kube.events import Journal, Notice, Recorder, Regarding, Reporter, Severity
+from vramline.wire.keys import GROUP
+
+__all__ = ["TellingHistory", "notice_of", "open_recorder"]
+
+_LIFE_S = 3600.0
+"""API servers keep an event for an hour; the same reason is news again after that."""
+
+_CONTROLLER = f"{GROUP}/scheduler"
+_ACTION = "Placing"
+
+
+class TellingHistory(History):
+    """A history that passes on what pods wait for."""
+
+    def __init__(self, tell: Callable[[Notice], None], capacity: int = 1_000) -> None:
+        super().__init__(capacity)
+        self._tell = tell
+
+    def add(self, record: DecisionRecord) -> DecisionRecord:
+        """Keep a record, and tell about the pod if it is one that waits."""
+        notice = notice_of(record)
+        if notice is not None:
+            self._tell(notice)
+        return super().add(record)
+
+
+def notice_of(record: DecisionRecord) -> Notice | None:
+    """Say why a pod waits; None: it does not, or for no reason of ours."""
+    reason = record.explanation.reason
+    if record.outcome is not PodOutcome.PENDING or reason is None:
+        return None
+    namespace, _, name = record.pod.partition("/")
+    return Notice(
+        regarding=Regarding(kind="Pod", name=name, namespace=namespace, uid=record.pod_uid),
+        reason=reason,
+        action=_ACTION,
+        note=record.explanation.message,
+        severity=Severity.WARNING,
+    )
+
+
+def open_recorder(client: KubeClient, instance: str) -> Recorder:
+    """Return a recorder that says the same thing about the same pod once an hour at most."""
+    journal = Journal(repeat_s=_LIFE_S, forget_s=_LIFE_S)
+    return Recorder(client, Reporter(_CONTROLLER, instance), journal=journal)

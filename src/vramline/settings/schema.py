@@ -24,7 +24,7 @@ from vramline.settings.values import (
     one_of,
 )
 from vramline.units import Mib
-from vramline.wire.admission import SchedulerNamePolicy
+from vramline.wire.admission_options import SchedulerNamePolicy
 
 __all__ = [
     "ENABLE",

@@ -4,7 +4,6 @@ Planning is a function of the pod alone. Planning again on the changed pod chang
 server may ask as often as it likes.
 """
 
-import enum
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ import msgspec
 from vramline.errors import RequestError
 from vramline.model.ask import Ask, UnsizedSize, WholeSize
 from vramline.wire import keys
+from vramline.wire.admission_options import AdmissionOptions, Backend, SchedulerNamePolicy
 from vramline.wire.ask_annotation import decode_ask
 from vramline.wire.asks import read_choices, read_spelled_ask
 from vramline.wire.decoding import convert_document
@@ -25,32 +25,6 @@ from vramline.wire.stages import list_containers
 __all__ = ["AdmissionOptions", "Admitted", "Backend", "Refused", "SchedulerNamePolicy", "plan_admission"]
 
 _DEFAULT_SCHEDULER = "default-scheduler"
-
-
-class SchedulerNamePolicy(enum.StrEnum):
-    """For which pods that ask for GPUs admission sets `spec.schedulerName`."""
-
-    DEFAULT = "default"
-    """Those that name no scheduler, or the default one."""
-    ALWAYS = "always"
-    NEVER = "never"
-
-
-class Backend(enum.StrEnum):
-    """Who holds a card from kubelet's point of view."""
-
-    RESERVATION = "reservation"
-    """A reservation pod. A pod that shares a card loses its limits, else kubelet hands out a second card."""
-    PLUGIN = "plugin"
-    """Vramline's own device plugin; limits stay."""
-
-
-class AdmissionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator decides about admission."""
-
-    scheduler_name: str = "vramline"
-    scheduler_name_policy: SchedulerNamePolicy = SchedulerNamePolicy.DEFAULT
-    backend: Backend = Backend.RESERVATION
 
 
 class Admitted(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,1 @@
+"""`make bench-cluster`: pods a second through a real kube-scheduler, with and without extenders."""

@@ -1,0 +1,214 @@
+"""`make bench-cluster`: throughput of a real kube-scheduler alone, with an idle extender, and with Vramline.
+
+All in one run, same nodes, same pods, same profile (`percentageOfNodesToScore: 100`). The pods are there
+before their scheduler starts; the clock runs from the tenth part of them to the last. CPU time per pod is
+that of the same stretch, and is the figure that carries over to other machines.
+"""
+
+import argparse
+import contextlib
+import statistics
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+
+from controlplane.commands import CommandsMissingError, obtain_commands
+from controlplane.plane import ControlPlane, control_plane
+from controlplane.processes import Child, free_port, wait_until
+from controlplane.throughput.populate import add_nodes, add_pods, remove_pods
+from controlplane.throughput.watching import Progress, watch_pods
+from controlplane.vramline import apply_crds, extender_configuration, run_scheduler
+
+ALONE, IDLE, VRAMLINE = "kube-scheduler alone", "do-nothing extender", "Vramline"
+CASES = (ALONE, IDLE, VRAMLINE)
+BATCHES = {100: 1_000, 1_000: 1_000, 5_000: 300}
+WANTED = 0.7
+"""Of the do-nothing extender's throughput."""
+_PATIENCE_S = 240.0
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """One case at one size."""
+
+    nodes: int
+    pods: int
+    case: str
+    pods_per_s: float
+    scheduler_ms: float
+    """CPU time per pod."""
+    extender_ms: float | None
+    apiserver_ms: float
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that was measured; ratios are Vramline over the do-nothing extender, by nodes."""
+
+    figures: list[Figures]
+    ratios: dict[int, float]
+
+
+def main() -> int:
+    """Measure, print a table and JSON; 1 where Vramline falls short."""
+    options = _read_options()
+    try:
+        commands = obtain_commands()
+    except CommandsMissingError as error:
+        _tell(f"error: {error}")
+        return 2
+    figures: list[Figures] = []
+    for nodes in options.nodes:
+        pods = options.pods or BATCHES.get(nodes, 300)
+        with control_plane(commands) as plane, plane.client() as admin:
+            apply_crds(admin)
+            _tell(f"{nodes} nodes: creating them")
+            add_nodes(plane.folder / "admin.kubeconfig", nodes)
+            rounds = [
+                [_measure(plane, admin, case, nodes=nodes, pods=pods, turn=turn) for case in options.cases]
+                for turn in range(options.rounds)
+            ]
+        figures += [_median(list(same)) for same in zip(*rounds, strict=True)]
+    report = Report(figures=figures, ratios=_ratios(figures))
+    _show(report)
+    if options.json is not None:
+        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+    return 0 if all(ratio >= WANTED for ratio in report.ratios.values()) else 1
+
+
+def _read_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make bench-cluster", description=__doc__)
+    parser.add_argument("--nodes", type=int, nargs="+", default=list(BATCHES), help="sizes to measure")
+    parser.add_argument("--pods", type=int, help="pods a batch (default: 1,000; 300 from 5,000 nodes on)")
+    parser.add_argument("--rounds", type=int, default=1, help="times; the median of each figure counts")
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    return parser.parse_args()
+
+
+def _measure(
+    plane: ControlPlane, admin: httpx.Client, case: str, *, nodes: int, pods: int, turn: int
+) -> Figures:
+    namespace = f"batch-{CASES.index(case)}-{turn}"
+    kubeconfig = plane.folder / "admin.kubeconfig"
+    admin.post("/api/v1/namespaces", json={"metadata": {"name": namespace}}).raise_for_status()
+    add_pods(kubeconfig, namespace, pods, scheduler="vramline")
+    with _extender(plane, case) as (configuration, extender):
+        before = len(plane.children)
+
+        def processes() -> dict[str, Child]:
+            found = {"apiserver": next(c for c in plane.children if c.name == "kube-apiserver")}
+            if len(plane.children) > before:
+                found["scheduler"] = plane.children[before]
+            return found | ({} if extender is None else {"extender": extender})
+
+        progress = Progress(pods, processes)
+        watch = watch_pods(kubeconfig, namespace, progress)
+        scheduler = plane.start_scheduler(configuration)
+        progress.wait(_PATIENCE_S)
+        watch.join()
+        scheduler.stop()
+        plane.children.remove(scheduler)
+    remove_pods(admin, namespace)
+    figures = _figures(progress, case, nodes)
+    _tell(f"{nodes} nodes, {case}: {figures.pods_per_s} pods/s")
+    return figures
+
+
+@contextlib.contextmanager
+def _extender(plane: ControlPlane, case: str) -> Iterator[tuple[dict[str, Any], Child | None]]:
+    """Run what a case needs beside kube-scheduler, and return the configuration that makes it ask."""
+    if case == ALONE:
+        ignored = {"name": "NodeResourcesFit", "args": {"ignoredResources": ["vramline.io/managed"]}}
+        profile = {"schedulerName": "vramline", "pluginConfig": [ignored]}
+        yield {"percentageOfNodesToScore": 100, "profiles": [profile]}, None
+    elif case == VRAMLINE:
+        with run_scheduler(plane) as process:
+            wait_until(lambda: process.client.get("/readyz").is_success, "Vramline to know all nodes")
+            yield extender_configuration(process.port), process.child
+    else:
+        port = free_port()
+        command = [sys.executable, "-m", "controlplane.throughput.idle_extender", "--port", str(port)]
+        command += ["--kubeconfig", str(plane.folder / "admin.kubeconfig")]
+        child = Child("idle-extender", command, plane.folder / "idle-extender.log")
+        try:
+            url = f"http://127.0.0.1:{port}/"
+            wait_until(lambda: _answers(url), "the idle extender", children=(child,))
+            yield extender_configuration(port), child
+        finally:
+            child.stop()
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url).is_success
+    except httpx.TransportError:
+        return False
+
+
+def _figures(progress: Progress, case: str, nodes: int) -> Figures:
+    first, last = progress.first, progress.last
+    assert first is not None
+    assert last is not None
+    counted = progress.pods - (progress.pods + 9) // 10
+    cpu_ms = {
+        name: round((used - first.cpu_s[name]) * 1_000 / counted, 2) for name, used in last.cpu_s.items()
+    }
+    return Figures(
+        nodes=nodes,
+        pods=progress.pods,
+        case=case,
+        pods_per_s=round(counted / (last.at - first.at), 1),
+        scheduler_ms=cpu_ms["scheduler"],
+        extender_ms=cpu_ms.get("extender"),
+        apiserver_ms=cpu_ms["apiserver"],
+    )
+
+
+def _median(same: list[Figures]) -> Figures:
+    def middle(field: str) -> float | None:
+        values = [getattr(figures, field) for figures in same]
+        return None if None in values else round(statistics.median(values), 2)
+
+    names = ("pods_per_s", "scheduler_ms", "extender_ms", "apiserver_ms")
+    return msgspec.structs.replace(same[0], **{name: middle(name) for name in names})
+
+
+def _ratios(figures: list[Figures]) -> dict[int, float]:
+    rate = {(each.nodes, each.case): each.pods_per_s for each in figures}
+    return {
+        nodes: round(rate[nodes, VRAMLINE] / rate[nodes, IDLE], 2)
+        for nodes, case in rate
+        if case == VRAMLINE and (nodes, IDLE) in rate
+    }
+
+
+def _show(report: Report) -> None:
+    head = ("nodes", "pods", "", "pods/s", "scheduler", "extender", "API server")
+    _row(*head)
+    for each in report.figures:
+        costs = (each.scheduler_ms, each.extender_ms, each.apiserver_ms)
+        shown = ("-" if cost is None else f"{cost:.1f} ms" for cost in costs)
+        _row(f"{each.nodes:,}", f"{each.pods:,}", each.case, f"{each.pods_per_s:.1f}", *shown)
+    for nodes, ratio in report.ratios.items():
+        verdict = "enough" if ratio >= WANTED else "too little"
+        _say(f"{nodes:,} nodes: Vramline / do-nothing extender = {ratio:.2f} ({verdict}: {WANTED} is wanted)")
+
+
+def _row(*cells: str) -> None:
+    nodes, pods, case, *rest = cells
+    _say(f"{nodes:>6} {pods:>6}  {case:<22}" + "".join(f"{cell:>12}" for cell in rest))
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201 — a program's output
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -235,7 +235,7 @@ def test_every_setting_is_a_field_and_every_field_a_setting() -> None:
 def test_every_default_is_accepted_where_a_user_would_write_it() -> None:
     defaults = Settings()
     said = {
-        setting.name: str(getattr(defaults, setting.field))
+        setting.name: "" if (value := getattr(defaults, setting.field)) is None else str(value)
         for setting in SETTINGS
         if setting.name != "enableRealtimeCheck"
     }

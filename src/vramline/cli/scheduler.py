@@ -21,6 +21,25 @@ __all__ = ["app"]
 
 app = new_app()
 
+WebhookOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS:PORT", help="Serve the admission webhook there, over TLS.  [default: nowhere]"
+    ),
+]
+SchedulerNameOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="What the webhook writes as schedulerName.  [default: vramline]"),
+]
+FollowOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAMESPACE/NAME",
+        help="Lead only while this Lease is held in the same pod, which POD_NAME names.",
+        show_default=False,
+    ),
+]
+
 
 @app.command(
     epilog=examples(
@@ -40,30 +59,15 @@ def scheduler(  # noqa: PLR0913 — one parameter an option
         str | None,
         typer.Option(metavar="HOST:PORT", help="Loopback address to serve on.  [default: 127.0.0.1:8780]"),
     ] = None,
-    webhook_listen: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS:PORT", help="Serve the admission webhook there, over TLS.  [default: nowhere]"
-        ),
-    ] = None,
-    scheduler_name: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="What the webhook writes as schedulerName.  [default: vramline]"),
-    ] = None,
+    webhook_listen: WebhookOption = None,
+    scheduler_name: SchedulerNameOption = None,
     lease: Annotated[
         str, typer.Option(metavar="NAMESPACE/NAME", help="Lease by which replicas choose their leader.")
     ] = "vramline-system/vramline-scheduler",
     lease_duration: Annotated[
         int, typer.Option(metavar="SECONDS", min=2, help="How long a silent leader is waited for.")
     ] = 15,
-    follow_lease: Annotated[
-        str,
-        typer.Option(
-            metavar="NAMESPACE/NAME",
-            help="Lead only while this Lease is held in the same pod, which POD_NAME names.",
-            show_default=False,
-        ),
-    ] = "",
+    follow_lease: FollowOption = "",
     verbosity: Annotated[
         int | None, typer.Option("--v", help="0 to 10; from 4 on decisions are traced.", show_default=False)
     ] = None,

@@ -172,15 +172,21 @@ def test_a_call_that_is_given_up_takes_its_connection_with_it() -> None:
     run(script, story)
 
 
-def test_bytes_that_nobody_asked_for_end_the_connection() -> None:
+@pytest.mark.parametrize("at_once", [True, False], ids=["with the answer", "later"])
+def test_bytes_that_nobody_asked_for_end_the_connection(at_once: bool) -> None:
+    go_on = asyncio.Event()
+
     async def script(visitor: Visitor) -> None:
         await visitor.request()
         await visitor.answer(200, b"first")
+        if not at_once:
+            await go_on.wait()
         await visitor.answer(200, b"uninvited")
         await visitor.leave()
 
     async def story(_: Server, pool: Pool) -> None:
         assert await ask(pool) == b"first"
+        go_on.set()
         await until(lambda: not any(connection.is_open for connection in pool._idle))
         assert await ask(pool) == b"first"
 

@@ -53,6 +53,12 @@ START: Snapshot[int] = Snapshot((stored(A, 3),), 10)
         pytest.param([START, Arrived(stored(A, 12)), Arrived(stored(A, 11))], [], id="an older version late"),
         pytest.param([START, Departed(A, 11)], [Deleted(A, "u1", 3)], id="an end"),
         pytest.param([START, Departed(A, 11), Departed(A, 11)], [], id="an end twice"),
+        pytest.param([START, Departed(A, 9)], [], id="an end older than the snapshot"),
+        pytest.param(
+            [START, Departed(A, 11), Arrived(stored(A, 12, "u2")), Departed(A, 11)],
+            [],
+            id="an end told again when the name is used again",
+        ),
         pytest.param([START, Departed(B, 11)], [], id="the end of something unknown"),
         pytest.param([START, Departed(A, 12), Arrived(stored(A, 11))], [], id="nothing comes back to life"),
         pytest.param(
@@ -87,6 +93,11 @@ START: Snapshot[int] = Snapshot((stored(A, 3),), 10)
             [START, Arrived(stored(A, 30)), Snapshot((stored(A, 3),), 20)],
             [Changed(stored(A, 3)), Synced(20)],
             id="an older snapshot, once believed, is the truth",
+        ),
+        pytest.param(
+            [START, Departed(A, 30), Snapshot((), 20), Arrived(stored(A, 25, "u2"))],
+            [Added(stored(A, 25, "u2"))],
+            id="and what was known of later times is forgotten",
         ),
         pytest.param([START, Reached(20), Arrived(stored(B, 15))], [], id="old news after a bookmark"),
         pytest.param(
@@ -203,6 +214,7 @@ class Transport(RuleBasedStateMachine):
     def pause(self, bookmark: bool) -> None:
         self.hear(Reached(self.version) if bookmark else Resumed())
 
+    @precondition(lambda self: self.lost)
     @rule()
     def list_again(self) -> None:
         self.waiting.clear()

@@ -1,9 +1,11 @@
 """A control plane under Vramline's policies, its webhook on loopback, and tenants, for tests of admission."""
 
 import asyncio
+import base64
 import contextlib
 import copy
 import datetime as dt
+import json
 import socket
 import ssl
 import threading
@@ -14,6 +16,8 @@ from typing import Any
 import httpx
 import uvicorn
 import yaml
+from starlette.requests import Request
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from controlplane.plane import ControlPlane
@@ -156,7 +160,7 @@ def install_tenant(plane: ControlPlane, admin: httpx.Client, namespace: str) -> 
 
 
 class _Counter:
-    """Counts the reviews that reach an application."""
+    """Counts the reviews that reach an application; `/inject` is somebody else's webhook."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -164,7 +168,19 @@ class _Counter:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.calls += scope.get("path") == "/webhook"
-        await self._app(scope, receive, send)
+        app = _inject_container if scope.get("path") == "/inject" else self._app
+        await app(scope, receive, send)
+
+
+async def _inject_container(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a review by adding a container called `injected`, once."""
+    review = await Request(scope, receive).json()
+    names = [each["name"] for each in review["request"]["object"]["spec"]["containers"]]
+    response: Object = {"uid": review["request"]["uid"], "allowed": True}
+    if "injected" not in names:
+        patch = [{"op": "add", "path": "/spec/containers/-", "value": {"name": "injected", "image": "i"}}]
+        response |= {"patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(patch).encode()).decode()}
+    await JSONResponse({**review, "response": response})(scope, receive, send)
 
 
 class _Server(uvicorn.Server):

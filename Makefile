@@ -27,13 +27,13 @@ test: check controlplane-if-possible  ## lint, types, import contracts, and the 
 	@$(BIN)/python -m pytest -q -n auto --dist loadfile $(ARGS)
 
 test-cluster: $(STAMP) controlplane  ## the end-to-end tests alone, against a real control plane
-	@VRAMLINE_REQUIRE_CLUSTER=1 $(BIN)/python -m pytest -q tests/e2e $(ARGS)
+	@CONTROLPLANE_REQUIRED=1 $(BIN)/python -m pytest -q tests/e2e $(ARGS)
 
 controlplane: $(STAMP)  ## build etcd, kube-apiserver and kube-scheduler once, into a cache outside the tree
 	@PYTHONPATH=tests $(BIN)/python -m controlplane.commands
 
 controlplane-if-possible: $(STAMP)
-	@if command -v go >/dev/null || [ -n "$$VRAMLINE_REQUIRE_CLUSTER" ]; then $(MAKE) --no-print-directory controlplane; fi
+	@if command -v go >/dev/null || [ -n "$$CONTROLPLANE_REQUIRED" ]; then $(MAKE) --no-print-directory controlplane; fi
 
 cluster: $(STAMP)  ## run a real control plane with fake GPU nodes for your shell (ARGS=--controllers for more)
 	@PYTHONPATH=tests $(BIN)/python -m controlplane $(ARGS)

@@ -15,7 +15,7 @@ def commands() -> Commands:
     try:
         return find_commands()
     except CommandsMissingError as error:
-        if os.environ.get("VRAMLINE_REQUIRE_CLUSTER"):
+        if os.environ.get("CONTROLPLANE_REQUIRED"):
             pytest.fail(str(error))
         pytest.skip(str(error))
 

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import random
 import sys
 import uuid
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from controlplane.plane import ControlPlane
 from e2e.kube_worlds import IMPATIENT, QUICK, admin, kube_client, pod
 from faultproxy.faults import Cut, Delay, Fault, Refuse, SwallowAnswer
 from faultproxy.proxy import FaultProxy, fault_proxy
-from vramline.kube.client import Binding, Patch, Preconditions, Selection
+from vramline.kube.client import Binding, KubeClient, Patch, Preconditions, Selection
 from vramline.kube.failures import (
     AmbiguousError,
     ConflictError,
@@ -26,6 +27,7 @@ from vramline.kube.failures import (
     UnavailableError,
 )
 from vramline.kube.objects import NODES, PODS, ObjectKey
+from vramline.kube.target import find_target
 
 
 @pytest.fixture(scope="module")
@@ -399,6 +401,19 @@ def test_a_replaced_token_file_is_read_again_after_401(plane: ControlPlane, tmp_
             await client.create(NODES, gpu_node("rotated"))
 
     asyncio.run(read())
+
+
+def test_a_pod_uses_its_service_account(plane: ControlPlane, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(service_account_token(plane))
+    (tmp_path / "ca.crt").write_bytes((plane.folder / "ca.crt").read_bytes())
+    inside = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(plane.port)}
+    target = find_target(inside, service_account=tmp_path)
+
+    async def read() -> int:
+        async with KubeClient(target, rng=random.Random(1), timing=QUICK) as client:
+            return (await client.list(NODES)).version
+
+    assert asyncio.run(read()) > 0
 
 
 def test_impersonation_is_believed(plane: ControlPlane, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from controlplane.plane import ControlPlane
 from controlplane.processes import wait_until
 from e2e.kube_worlds import admin
+from vramline.errors import RequestError
 from vramline.kube.client import KubeClient, Patch
 from vramline.kube.failures import ConflictError, InvalidError
 from vramline.kube.objects import BIND_REQUESTS, CRDS, LEDGERS, REPORTS, Document, ObjectKey
@@ -193,6 +194,21 @@ def test_a_wrong_report_is_refused(gpu: Document, field: str, plane: ControlPlan
     async def story(client: KubeClient) -> None:
         with pytest.raises(InvalidError, match=field):
             await client.patch(REPORTS, ObjectKey("n1"), patch, subresource="status")
+
+    run(plane, story)
+
+
+def test_a_report_that_only_wire_refuses_spoils_no_list(plane: ControlPlane) -> None:
+    used_up = replace(REPORT, node="n3", gpus=(ReportedGpu(total_mib=100, reserved_mib=100),))
+
+    async def story(client: KubeClient) -> None:
+        made = await client.create(REPORTS, GpuReport(node="n3"))
+        with pytest.raises(RequestError, match="reservedMiB"):  # it is written, but cannot be read
+            await client.update(REPORTS, made.key, used_up, version=made.version, subresource="status")
+        listed = await client.list(REPORTS)
+
+        assert [each.key.name for each in listed.unreadable] == ["n3"]
+        assert "n1" in [each.key.name for each in listed.items]
 
     run(plane, story)
 

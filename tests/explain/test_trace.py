@@ -120,7 +120,7 @@ def test_figures_that_changed_since_the_nodes_were_filtered_are_marked() -> None
     fleet.adopt([claim(20_000, "ns/quick")])
     fleet.observe("GPU-b", observation(700, process(700)))
 
-    assert changed_since(before, explained(fleet)) == [
+    assert changed_since(before.nodes, explained(fleet).nodes) == [
         "n1/GPU-a: AllocatedMemory 8000 -> 28000",
         "n1/GPU-a: AvailableMemory 24500 -> 4500",
         "n1/GPU-a: Reason none -> InsufficientVram",
@@ -133,7 +133,7 @@ def test_figures_that_changed_since_the_nodes_were_filtered_are_marked() -> None
 def test_nothing_changed_is_no_line() -> None:
     fleet = fleet_of(node("n1", gpu()))
 
-    assert changed_since(explained(fleet), explained(fleet)) == []
+    assert changed_since(explained(fleet).nodes, explained(fleet).nodes) == []
 
 
 def test_a_card_that_only_one_of_the_decisions_saw_is_not_compared() -> None:
@@ -141,7 +141,7 @@ def test_a_card_that_only_one_of_the_decisions_saw_is_not_compared() -> None:
     before = explained(fleet)
     fleet.set_node(node("n2", gpu("GPU-b")))
 
-    assert changed_since(before, explained(fleet)) == []
+    assert changed_since(before.nodes, explained(fleet).nodes) == []
 
 
 def test_the_mode_is_part_of_the_trace() -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from builders import claim, fleet_of, gpu, node, observation, process
 from vramline.errors import InvariantError
+from vramline.model.fleet import NOT_HERE, Fleet
 from vramline.model.ledger import Reservation
 from vramline.model.node import NodeProblem, ProblemKind
 from vramline.model.reason import CODE_OF, FITS, Reason
@@ -113,3 +114,30 @@ def test_a_pod_on_two_cards_goes_when_both_are_free() -> None:
 
     assert fleet.settle(now=3.0, grace_s=60.0, max_age_s=90.0) == []
     assert fleet.account("GPU-a").held == 10
+
+
+def test_one_node_alone_shows_what_the_fleet_shows_of_it() -> None:
+    fleet = Fleet()
+    fleet.set_node(node("n1", gpu("GPU-a", 40_000)))
+    fleet.set_node(node("n2", gpu("GPU-c"), gpu("GPU-b")))
+    fleet.adopt([claim(8_000, gpu="GPU-c")])
+
+    alone = fleet.only("n2")
+
+    assert [node.name for node in alone.nodes] == ["n2"]
+    assert sorted(alone.columns.row_of) == ["GPU-b", "GPU-c"]
+    assert alone.account("GPU-c") == fleet.account("GPU-c")
+    assert alone.columns.claimed.tolist() == [0, 8_000]
+    assert alone.generation == fleet.generation
+
+
+def test_names_of_no_node_have_no_number() -> None:
+    fleet = Fleet()
+    for name in ("n1", "n2", "n3"):
+        fleet.set_node(node(name, gpu(f"GPU-{name}")))
+    fleet.remove_node("n2")
+    fleet.set_node(node("n4", gpu("GPU-n4")))
+
+    numbers = fleet.node_numbers(["n4", "n2", "n3", "n1"]).tolist()
+
+    assert numbers == [fleet.node_number("n4"), NOT_HERE, fleet.node_number("n3"), fleet.node_number("n1")]

@@ -12,7 +12,7 @@ Values stand in angle brackets, memory in MiB; what nobody could tell is <unknow
 
 from collections.abc import Iterator
 
-from vramline.explain.decision import CardLine, Explanation, NodeLine, node_line
+from vramline.explain.decision import CardLine, NodeLine, node_line
 from vramline.explain.figures import rows_of
 from vramline.explain.nearness import survey_nodes
 from vramline.explain.text import card_name, say_ask
@@ -41,15 +41,15 @@ def trace_lines(fleet: Fleet, decision: Decision, *, most_nodes: int | None = 50
     return lines
 
 
-def changed_since(before: Explanation, after: Explanation) -> list[str]:
+def changed_since(before: list[NodeLine], after: list[NodeLine]) -> list[str]:
     """Name the figures that two decisions about the same pod saw differently, on cards both looked at.
 
     The first is the one made when nodes were filtered, the second the one made when cards were claimed.
     """
-    known = {card.uuid: card for node in before.nodes for card in node.gpus}
+    known = {card.uuid: card for node in before for card in node.gpus}
     return [
         f"{card_name(node.node, card.uuid)}: {difference}"
-        for node in after.nodes
+        for node in after
         for card in node.gpus
         if card.uuid in known
         for difference in _differences(known[card.uuid], card)

@@ -4,7 +4,7 @@
 and `reserve` there is no await, so that what was decided is still true when it is recorded.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -23,9 +23,12 @@ from vramline.model.reason import CODE_OF, FITS, Reason
 from vramline.model.release import ReleaseProof, prove_release
 from vramline.units import Mib
 
-__all__ = ["DEFAULT_MARGIN", "Fleet", "Released"]
+__all__ = ["DEFAULT_MARGIN", "NOT_HERE", "Fleet", "Released"]
 
 DEFAULT_MARGIN = Mib(100)
+
+NOT_HERE = -1
+"""Number of a node that is not in the fleet."""
 
 
 class Released(msgspec.Struct, frozen=True):
@@ -33,6 +36,13 @@ class Released(msgspec.Struct, frozen=True):
 
     claim: Claim
     proof: ReleaseProof
+
+
+class _NumberOf(dict[str, int]):
+    """Node numbers by name; a name of no node is `NOT_HERE`."""
+
+    def __missing__(self, name: str) -> int:
+        return NOT_HERE
 
 
 class _Place:
@@ -62,6 +72,7 @@ class Fleet:
         """Grows with every change of anything; a decision is about exactly one generation."""
         self._places: dict[str, _Place] = {}
         self._numbers: list[str | None] = []
+        self._number_of = _NumberOf()
         self._idle_numbers: list[int] = []
         self._observations: dict[str, Observation] = {}
         self._rank: npt.NDArray[np.int64] | None = None
@@ -73,8 +84,25 @@ class Fleet:
         copy.ledger, copy.columns, copy.generation = self.ledger.copy(), self.columns.copy(), self.generation
         copy._places = {name: place.copy() for name, place in self._places.items()}
         copy._numbers, copy._idle_numbers = list(self._numbers), list(self._idle_numbers)
+        copy._number_of = _NumberOf(self._number_of)
         copy._observations = dict(self._observations)
         return copy
+
+    def only(self, name: str) -> "Fleet":
+        """Return one node as a fleet of its own, as it is now. To be read: what it shows is shared.
+
+        Whether a node can take an ask depends on that node alone, so asking about one costs no more in a
+        large fleet than in a small one.
+        """
+        place = self._places[name]
+        alone = Fleet(self.margin)
+        alone.ledger, alone.generation, alone._observations = self.ledger, self.generation, self._observations
+        alone._numbers, alone._number_of = [name], _NumberOf({name: 0})
+        alone._places[name] = _Place(0, place.node)
+        if place.block is not None:
+            alone._places[name].block = 0
+            alone.columns = self.columns.only(place.block)
+        return alone
 
     # ── nodes ────────────────────────────────────────────────────────────────────────────────────
 
@@ -97,6 +125,10 @@ class Fleet:
         """Return a node's index in node arrays."""
         place = self._places.get(name)
         return None if place is None else place.number
+
+    def node_numbers(self, names: Sequence[str]) -> npt.NDArray[np.int64]:
+        """Return the index of each node, `NOT_HERE` for names of no node."""
+        return np.fromiter(map(self._number_of.__getitem__, names), dtype=np.int64, count=len(names))
 
     def name_of(self, number: int) -> str:
         """Return the name of a node by its index."""
@@ -170,6 +202,7 @@ class Fleet:
         for gpu in place.node.gpus:
             self._observations.pop(gpu.uuid, None)
         self._numbers[place.number] = None
+        del self._number_of[name]
         self._idle_numbers.append(place.number)
         self._rank = None
         self._node_codes = None
@@ -308,9 +341,11 @@ class Fleet:
         if self._idle_numbers:
             number = self._idle_numbers.pop()
             self._numbers[number] = name
-            return number
-        self._numbers.append(name)
-        return len(self._numbers) - 1
+        else:
+            number = len(self._numbers)
+            self._numbers.append(name)
+        self._number_of[name] = number
+        return number
 
 
 def _node_code(node: Node) -> int:

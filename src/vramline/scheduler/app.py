@@ -94,7 +94,8 @@ class _Faces:
         return reply(filter_nodes(self._cluster, self._journal, args))
 
     async def prioritize(self, request: Request) -> Response:
-        return reply(prioritize_nodes(self._cluster, read_extender_args(await read_body(request, MAX_BODY))))
+        args = read_extender_args(await read_body(request, MAX_BODY))
+        return reply(prioritize_nodes(self._cluster, self._journal, args))
 
     async def bind(self, request: Request) -> Response:
         self._check_ready()

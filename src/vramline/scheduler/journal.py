@@ -3,9 +3,10 @@
 from collections import OrderedDict
 from typing import TypeVar
 
-from vramline.explain.decision import Explanation
+from vramline.explain.decision import NodeLine
 from vramline.explain.history import DecisionRecord, History
 from vramline.explain.trace import changed_since
+from vramline.model.decision import Decision
 
 __all__ = ["Journal"]
 
@@ -20,18 +21,20 @@ class Journal:
 
     def __init__(self, history: History) -> None:
         self.history = history
-        self._filtered: OrderedDict[str, Explanation] = OrderedDict()
+        self.last_filter: Decision | None = None
+        """What was decided when nodes were last filtered; prioritize follows at once."""
+        self._filtered: OrderedDict[str, list[NodeLine]] = OrderedDict()
         self._changes: OrderedDict[str, list[str]] = OrderedDict()
 
-    def filtered(self, pod_uid: str, explanation: Explanation) -> None:
-        """Nodes were filtered for a pod."""
-        _remember(self._filtered, pod_uid, explanation)
+    def filtered(self, pod_uid: str, nodes: list[NodeLine]) -> None:
+        """Nodes were filtered for a pod; these are the best ones, or the nearest misses."""
+        _remember(self._filtered, pod_uid, nodes)
 
     def bound(self, record: DecisionRecord) -> None:
         """Cards were bound for a pod, or could not be."""
         before = self._filtered.pop(record.pod_uid, None)
         if before is not None:
-            _remember(self._changes, record.pod_uid, changed_since(before, record.explanation))
+            _remember(self._changes, record.pod_uid, changed_since(before, record.explanation.nodes))
         self.history.add(record)
 
     def records_of(self, pod: str) -> list[DecisionRecord]:
@@ -50,7 +53,7 @@ class Journal:
         if newest.pod_uid in self._changes:
             changes = self._changes[newest.pod_uid]
         elif len(records) > 1 and records[1].pod_uid == newest.pod_uid:
-            changes = changed_since(records[1].explanation, newest.explanation)
+            changes = changed_since(records[1].explanation.nodes, newest.explanation.nodes)
         else:
             changes = []
         return [line for line in changes if newest.node is None or line.startswith(f"{newest.node}/")]

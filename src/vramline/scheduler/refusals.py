@@ -71,11 +71,16 @@ _CARD_OR_ROOM = [
 ]
 """Codes of nodes about which only the cards themselves decide, once pods have made room."""
 
+_ROWS_EMPTIED = np.arange(len(Reason) + 1, dtype=np.int8)
+_ROWS_EMPTIED[_TAKEN] = FITS
+_NODES_EMPTIED = np.arange(len(Reason) + 1, dtype=np.int8)
+_NODES_EMPTIED[_CARD_OR_ROOM] = FITS
+"""Code by code: what is left of it once every card and the host are empty."""
+
 
 def may_be_resolved(fleet: Fleet, decision: Decision) -> npt.NDArray[np.bool_]:
     """Return by node number whether the ask would fit there if every card and the host were empty."""
-    rows = np.where(np.isin(decision.row_codes, _TAKEN), np.int8(FITS), decision.row_codes)
-    nodes = np.where(np.isin(decision.node_codes, _CARD_OR_ROOM), np.int8(FITS), decision.node_codes)
+    rows, nodes = _ROWS_EMPTIED[decision.row_codes], _NODES_EMPTIED[decision.node_codes]
     short = np.zeros(len(rows), dtype=np.int64)
     resolvable: npt.NDArray[np.bool_] = refuse_nodes(fleet.columns, decision.ask, rows, short, nodes) == FITS
     return resolvable

@@ -1,16 +1,19 @@
 """The extender's four verbs over a cluster: filter, prioritize, preempt, bind."""
 
+from itertools import compress
+
 import numpy as np
 import numpy.typing as npt
 
 from vramline.decide.engine import decide
 from vramline.errors import RequestError
-from vramline.explain.decision import Explanation, explain_decision
+from vramline.explain.decision import Explanation, explain_decision, node_line
 from vramline.explain.history import DecisionRecord, PodOutcome
 from vramline.explain.whatif import copy_without_pods
 from vramline.model.ask import Ask
 from vramline.model.cluster import Cluster
 from vramline.model.decision import Decision
+from vramline.model.fleet import NOT_HERE
 from vramline.model.pod import GpuShare, Pod, PodPhase
 from vramline.model.reason import CODE_OF, FITS, Reason
 from vramline.scheduler.journal import Journal
@@ -35,7 +38,10 @@ __all__ = ["bind_pod", "filter_nodes", "preempt_pods", "prioritize_nodes"]
 _NODES_KEPT = 5
 """How many nodes a recorded filter explains; the whole answer is in the call."""
 
-_NOT_HERE = -1
+_SAME_MOMENT_S = 0.5
+"""How much later prioritize may come and still mean what filter saw."""
+
+Numbers = npt.NDArray[np.int64]
 
 
 def filter_nodes(cluster: Cluster, journal: Journal, args: ExtenderArgs) -> ExtenderFilterResult:
@@ -48,29 +54,27 @@ def filter_nodes(cluster: Cluster, journal: Journal, args: ExtenderArgs) -> Exte
     except RequestError as error:
         return ExtenderFilterResult(error=f"{Reason.INVALID_REQUEST}: {error}")
     if pod.ask is None:
-        return _answer(args, set(args.names), {}, {})
-    numbers = _numbers_of(cluster, args.names)
+        return _answer(args, None, {}, {})
+    numbers = cluster.fleet.node_numbers(args.names)
     decision = _decide_among(cluster, pod, pod.ask, numbers)
+    journal.last_filter = decision
     _record(cluster, journal, decision)
     return _sort_nodes(cluster, args, numbers, decision)
 
 
-def prioritize_nodes(cluster: Cluster, args: ExtenderArgs) -> list[HostPriority]:
+def prioritize_nodes(cluster: Cluster, journal: Journal, args: ExtenderArgs) -> list[HostPriority]:
     """Score the nodes 0 to 10 by their rank. Only the node that `decide` itself would pick gets 10."""
     pod = _read_pod(args.pod)
     if pod.ask is None:
         return [HostPriority(name, 0) for name in args.names]
-    numbers = _numbers_of(cluster, args.names)
-    decision = _decide_among(cluster, pod, pod.ask, numbers)
-    codes, scores = decision.node_codes.tolist(), decision.scores.tolist()
-    fitting = [scores[n] if n != _NOT_HERE and codes[n] == FITS else None for n in numbers]
-    ranks = sorted({score for score in fitting if score is not None}, reverse=True)
-    points = {None: 0} | {score: _points(place, len(ranks)) for place, score in enumerate(ranks)}
-    best = None if decision.placement is None else decision.placement.node
-    return [
-        HostPriority(name, MAX_SCORE if name == best else points[score])
-        for name, score in zip(args.names, fitting, strict=True)
-    ]
+    numbers = cluster.fleet.node_numbers(args.names)
+    decision = _decided_for_filter(cluster, journal, pod.ask, args.names, numbers)
+    if decision is None:
+        decision = _decide_among(cluster, pod, pod.ask, numbers)
+    points = _points_of(decision, numbers)
+    if decision.placement is not None and decision.placement.node in args.names:
+        points[args.names.index(decision.placement.node)] = MAX_SCORE
+    return list(map(HostPriority, args.names, points))
 
 
 def preempt_pods(cluster: Cluster, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
@@ -100,13 +104,11 @@ async def bind_pod(cluster: Cluster, journal: Journal, args: ExtenderBindingArgs
     if pod is None or pod.key != key:
         found = "" if pod is None else f"; that is {pod.key}"
         return ExtenderBindingResult(f"no pod {key} with UID {args.pod_uid}{found}")
-    number = cluster.fleet.node_number(args.node)
-    if number is None:
+    if cluster.fleet.node(args.node) is None:
         return ExtenderBindingResult(f"no node {args.node}")
     seen = None
     if pod.ask is not None and pod.phase is PodPhase.PENDING:
-        decision = _decide_among(cluster, pod, pod.ask, [number])
-        seen = decision.at, _explain(cluster, decision, most_nodes=1)
+        seen = _look_at_node(cluster, pod, pod.ask, args.node)
     outcome = await cluster.bind(args.pod_uid, args.node)
     if seen is not None:
         at, explanation = seen
@@ -129,15 +131,10 @@ def _read_pod(document: object) -> Pod:
     return read_pod(convert_document(document, PodObject, subject="Pod"))
 
 
-def _numbers_of(cluster: Cluster, names: tuple[str, ...]) -> list[int]:
-    found = map(cluster.fleet.node_number, names)
-    return [_NOT_HERE if number is None else number for number in found]
-
-
-def _decide_among(cluster: Cluster, pod: Pod, ask: Ask, numbers: list[int]) -> Decision:
+def _decide_among(cluster: Cluster, pod: Pod, ask: Ask, numbers: Numbers) -> Decision:
     """Decide as if there were only these nodes."""
     hosts = cluster.candidates_for(pod)
-    here = np.array([number for number in numbers if number != _NOT_HERE], dtype=np.int64)
+    here = numbers[numbers != NOT_HERE]
     candidates: npt.NDArray[np.int8] = np.full(
         cluster.fleet.node_count, CODE_OF[Reason.NOT_A_CANDIDATE], dtype=np.int8
     )
@@ -145,63 +142,92 @@ def _decide_among(cluster: Cluster, pod: Pod, ask: Ask, numbers: list[int]) -> D
     return decide(cluster.fleet, ask, cluster.rules_for(ask), now=cluster.now(), candidates=candidates)
 
 
-def _explain(cluster: Cluster, decision: Decision, *, most_nodes: int) -> Explanation:
-    return explain_decision(
-        cluster.fleet, decision, cluster.rules_for(decision.ask), most_nodes=most_nodes, why=False
-    )
+def _decided_for_filter(
+    cluster: Cluster, journal: Journal, ask: Ask, names: tuple[str, ...], numbers: Numbers
+) -> Decision | None:
+    """Return what was decided when the nodes were filtered, if deciding again would say the same.
+
+    Nothing has changed since, and kube-scheduler dropped neither the best node nor added one.
+    """
+    last = journal.last_filter
+    if last is None or last.placement is None or last.ask != ask or last.placement.node not in names:
+        return None
+    if last.generation != cluster.fleet.generation or cluster.now() - last.at > _SAME_MOMENT_S:
+        return None
+    known = (numbers != NOT_HERE).all() and (last.node_codes[numbers] == FITS).all()
+    return last if known else None
+
+
+def _look_at_node(cluster: Cluster, pod: Pod, ask: Ask, node: str) -> tuple[float, Explanation]:
+    """Say when one node was looked at for a pod, and what was seen."""
+    hosts = cluster.candidates_for(pod)
+    candidates = None if hosts is None else hosts[cluster.fleet.node_numbers([node])]
+    alone, rules = cluster.fleet.only(node), cluster.rules_for(ask)
+    decision = decide(alone, ask, rules, now=cluster.now(), candidates=candidates)
+    return decision.at, explain_decision(alone, decision, rules, most_nodes=1, why=False)
 
 
 def _record(cluster: Cluster, journal: Journal, decision: Decision) -> None:
-    """Remember what the filter saw; where nothing fits, that is a decision of its own."""
-    ask = decision.ask
-    explanation = _explain(cluster, decision, most_nodes=_NODES_KEPT)
-    journal.filtered(ask.pod_uid, explanation)
-    if decision.placement is None:
-        journal.history.add(
-            DecisionRecord(
-                at=decision.at,
-                pod=ask.pod,
-                pod_uid=ask.pod_uid,
-                outcome=PodOutcome.PENDING,
-                explanation=explanation,
-            )
+    """Remember what the filter saw: of the best node, or where nothing fits, as a decision of its own."""
+    ask, fleet = decision.ask, cluster.fleet
+    if decision.placement is not None:
+        number = fleet.node_number(decision.placement.node)
+        journal.filtered(ask.pod_uid, [] if number is None else [node_line(fleet, decision, number)])
+        return
+    explanation = explain_decision(fleet, decision, cluster.rules_for(ask), most_nodes=_NODES_KEPT, why=False)
+    journal.filtered(ask.pod_uid, explanation.nodes)
+    journal.history.add(
+        DecisionRecord(
+            at=decision.at,
+            pod=ask.pod,
+            pod_uid=ask.pod_uid,
+            outcome=PodOutcome.PENDING,
+            explanation=explanation,
         )
+    )
 
 
 def _sort_nodes(
-    cluster: Cluster, args: ExtenderArgs, numbers: list[int], decision: Decision
+    cluster: Cluster, args: ExtenderArgs, numbers: Numbers, decision: Decision
 ) -> ExtenderFilterResult:
-    codes = decision.node_codes.tolist()
-    resolvable = may_be_resolved(cluster.fleet, decision).tolist()
-    fitting: set[str] = set()
+    here = numbers != NOT_HERE
+    codes = np.where(here, decision.node_codes[numbers], np.int8(CODE_OF[Reason.NOT_A_CANDIDATE]))
+    fits = codes == FITS
+    if fits.all():
+        return _answer(args, None, {}, {})
+    resolvable = may_be_resolved(cluster.fleet, decision)[numbers] & here
     failed: dict[str, str] = {}
-    beyond_help: dict[str, str] = {}
-    for name, number in zip(args.names, numbers, strict=True):
-        if number == _NOT_HERE:
-            beyond_help[name] = UNKNOWN_NODE
-        elif codes[number] == FITS:
-            fitting.add(name)
-        else:
-            (failed if resolvable[number] else beyond_help)[name] = REFUSALS[codes[number]]
-    return _answer(args, fitting, failed, beyond_help)
+    beyond_help = dict.fromkeys(compress(args.names, ~here), UNKNOWN_NODE)
+    for code in np.unique(codes[here & ~fits]).tolist():
+        refused, text = here & (codes == code), REFUSALS[code]
+        failed |= dict.fromkeys(compress(args.names, refused & resolvable), text)
+        beyond_help |= dict.fromkeys(compress(args.names, refused & ~resolvable), text)
+    return _answer(args, fits, failed, beyond_help)
 
 
 def _answer(
-    args: ExtenderArgs, fitting: set[str], failed: dict[str, str], beyond_help: dict[str, str]
+    args: ExtenderArgs,
+    fits: npt.NDArray[np.bool_] | None,
+    failed: dict[str, str],
+    beyond_help: dict[str, str],
 ) -> ExtenderFilterResult:
-    """Answer in the form of the request: names for names, full objects for full objects."""
+    """Answer in the form of the request, names for names, full objects for full objects; None: all fit."""
     nodes = names = None
     if args.nodes is None:
-        names = [name for name in args.names if name in fitting]
+        names = list(args.names if fits is None else compress(args.names, fits))
     else:
-        pairs = zip(args.names, args.nodes.items, strict=True)
-        nodes = NodeList(items=[item for name, item in pairs if name in fitting])
+        nodes = NodeList(items=list(args.nodes.items if fits is None else compress(args.nodes.items, fits)))
     return ExtenderFilterResult(
         nodes=nodes, node_names=names, failed_nodes=failed, failed_and_unresolvable_nodes=beyond_help
     )
 
 
-def _points(place: int, places: int) -> int:
-    """Spread places over 9 (the best) to 0 (the last)."""
+def _points_of(decision: Decision, numbers: Numbers) -> list[int]:
+    """Spread the ranks of fitting nodes over 9 (the best) to 0 (the last); nodes that do not fit get 0."""
+    fits = (numbers != NOT_HERE) & (decision.node_codes[numbers] == FITS)
+    scores, place = np.unique(-decision.scores[numbers[fits]], return_inverse=True)
     most = MAX_SCORE - 1
-    return most - most * place // max(places - 1, 1)
+    points = np.zeros(len(numbers), dtype=np.int64)
+    points[fits] = most - most * place // max(len(scores) - 1, 1)
+    told: list[int] = points.tolist()
+    return told

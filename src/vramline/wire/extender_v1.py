@@ -125,8 +125,25 @@ class ExtenderPreemptionResult(msgspec.Struct, frozen=True, kw_only=True, rename
     node_name_to_meta_victims: dict[str, MetaVictims] = {}
 
 
+class _UsualArgs(msgspec.Struct, frozen=True, rename="pascal"):
+    """What kube-scheduler sends thousands of names in."""
+
+    pod: dict[str, Any]
+    node_names: tuple[str, ...]
+    nodes: None = None
+
+
+_USUAL_ARGS = msgspec.json.Decoder(_UsualArgs)
+
+
 def read_extender_args(body: bytes) -> ExtenderArgs:
     """Read the body of filter and prioritize; raise `RequestError` for what is none."""
+    try:
+        usual = _USUAL_ARGS.decode(body)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        pass  # unusual spelling, full objects, or wrong: what it is takes a closer look
+    else:
+        return ExtenderArgs(pod=usual.pod, names=usual.node_names)
     fields = _read_object(body, _ARGS)
     pod = _pod_of(fields, _ARGS)
     if fields.get("nodes") is not None:

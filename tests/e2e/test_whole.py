@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -181,3 +182,44 @@ def own_events(admin: httpx.Client, pod: str) -> list[dict[str, Any]]:
         for each in items
         if each["regarding"]["name"] == pod and each["reportingController"] == "vramline.io/scheduler"
     ]
+
+
+def vramline_command(plane: ControlPlane, *arguments: str) -> str:
+    return run(sys.executable, "-m", "vramline", *arguments, f"--kubeconfig={kubeconfig_of(plane)}")
+
+
+@pytest.mark.parametrize("what", ["gpus", "nodes"])
+@pytest.mark.usefixtures("deployed")
+def test_a_kubeconfig_shows_what_the_scheduler_shows(
+    what: str, plane: ControlPlane, vramline: VramlineProcess
+) -> None:
+    told = vramline.client.get(f"/api/v1/{what}").json()[what]
+
+    read = json.loads(vramline_command(plane, what, "-o", "json"))[what]
+
+    for each in (*told, *read):
+        each.pop("observed_age_s", None)
+        each["claims"] = sorted(each.get("claims", []), key=lambda claim: str(claim["pod"]))
+    assert read == told
+    assert (read[0]["held_mib"], read[0]["free_mib"]) == (32_000, 500)
+
+
+def test_a_kubeconfig_explains_a_pod_that_waits(plane: ControlPlane, deployed: list[dict[str, Any]]) -> None:
+    [pending] = [pod for pod in deployed if not pod["spec"].get("nodeName")]
+
+    shown = vramline_command(plane, "explain", pending["metadata"]["name"])
+
+    assert "Pending" in shown
+    assert "8,000" in shown
+    assert f"InsufficientVram (closest sliced/{CARD}, short by 7,500 MiB)" in shown
+
+
+def test_a_kubeconfig_explains_a_pod_that_is_bound(
+    plane: ControlPlane, deployed: list[dict[str, Any]]
+) -> None:
+    placed = next(pod for pod in deployed if pod["spec"].get("nodeName"))
+
+    shown = vramline_command(plane, "explain", f"team/{placed['metadata']['name']}")
+
+    assert "on sliced" in shown
+    assert "its GPUs now" in shown

@@ -13,12 +13,12 @@ from vramline.errors import RequestError, TransientError, VramlineError
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["DEFAULT_SERVER", "Client", "ServerOption"]
+__all__ = ["DEFAULT_SERVER", "VARIABLE", "Client", "ServerOption"]
 
 T = TypeVar("T")
 
 DEFAULT_SERVER = "http://127.0.0.1:8780"
-_VARIABLE = "VRAMLINE_SERVER"
+VARIABLE = "VRAMLINE_SERVER"
 _TIMEOUT_S = 10.0
 
 ServerOption = Annotated[
@@ -26,7 +26,8 @@ ServerOption = Annotated[
     typer.Option(
         "--server",
         metavar="URL",
-        help=f"Where the scheduler or demo is.  [default: ${_VARIABLE}, then {DEFAULT_SERVER}]",
+        help=f"Where the scheduler or demo is.  [default: ${VARIABLE}, then the cluster of a kubeconfig,"
+        f" then {DEFAULT_SERVER}]",
         show_default=False,
     ),
 ]
@@ -43,8 +44,8 @@ class Client:
     def __init__(self, server: str | None) -> None:
         import httpx  # noqa: PLC0415 — 90 ms that `--help` need not pay
 
-        told = server or os.environ.get(_VARIABLE) or DEFAULT_SERVER
-        self.server = _read_address(told, "--server" if server else _VARIABLE)
+        told = server or os.environ.get(VARIABLE) or DEFAULT_SERVER
+        self.server = _read_address(told, "--server" if server else VARIABLE)
         # A proxy from the environment would be asked for this machine's own loopback address.
         self._http = httpx.Client(base_url=self.server, timeout=_TIMEOUT_S, trust_env=False)
 
@@ -53,6 +54,10 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self._http.close()
+
+    def origin(self) -> str:
+        """Nothing to say: it is the address that was asked for."""
+        return ""
 
     def get(self, path: str, kind: type[T]) -> T:
         """Return what the server says at `path`; an answer that is none of `kind` is an error too."""
@@ -63,7 +68,7 @@ class Client:
         except httpx.TransportError as failure:
             raise TransientError(
                 f"no answer from {self.server} ({_reason(failure)}); start a cluster with `vramline demo`,"
-                f" or name another address with --server or {_VARIABLE}"
+                f" or name another address with --server or {VARIABLE}"
             ) from None
         if answer.status_code != 200:
             raise VramlineError(self._refusal(answer))

@@ -1,4 +1,4 @@
-"""`vramline gpus`, `vramline nodes`, `vramline explain`: what a running scheduler or demo knows."""
+"""`vramline gpus`, `vramline nodes`, `vramline explain`: what a scheduler, a demo or a cluster knows."""
 
 import time
 from collections.abc import Callable
@@ -9,8 +9,9 @@ import msgspec
 import typer
 
 from vramline.cli.apps import examples, new_app
-from vramline.cli.client import Client, ServerOption
+from vramline.cli.client import ServerOption
 from vramline.cli.output import OutputFormat, OutputOption, get_console, print_data
+from vramline.cli.source import ContextOption, KubeconfigOption, Source, open_source
 from vramline.errors import RequestError, VramlineError
 from vramline.explain.cards import CardState, NodeState
 from vramline.explain.history import DecisionRecord
@@ -59,14 +60,17 @@ def gpus(
     watch: WatchOption = False,
     interval: IntervalOption = 1.0,
     server: ServerOption = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = "",
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """List every GPU: total, held, releasing, unmanaged, used and free memory in MiB.
 
     Releasing memory is part of held memory. A question mark is what nobody could tell.
     """
+    source = open_source(server, kubeconfig, context)
     _show(
-        "/api/v1/gpus", _Gpus, _draw_gpus, server=server, output=output, every_s=interval if watch else None
+        "/api/v1/gpus", _Gpus, _draw_gpus, source=source, output=output, every_s=interval if watch else None
     )
 
 
@@ -76,14 +80,17 @@ def nodes(
     watch: WatchOption = False,
     interval: IntervalOption = 1.0,
     server: ServerOption = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = "",
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """List every node: its GPUs (and devices advertised for them), and the sums over its GPUs in MiB."""
+    source = open_source(server, kubeconfig, context)
     _show(
         "/api/v1/nodes",
         _Nodes,
         _draw_nodes,
-        server=server,
+        source=source,
         output=output,
         every_s=interval if watch else None,
     )
@@ -100,15 +107,18 @@ def explain(
     ],
     *,
     server: ServerOption = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = "",
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Say why a pod is where it is, or why it is pending and what would change that."""
     from vramline.cli.pod_story import pod_story  # noqa: PLC0415 — rich costs 60 ms
 
-    with Client(server) as client:
+    with open_source(server, kubeconfig, context) as client:
         key = pod if "/" in pod else _find_namespace(client, pod)
         namespace, _, name = key.partition("/")
         story = client.get(f"/api/v1/pods/{quote(namespace, safe='')}/{quote(name, safe='')}", PodStory)
+        _say_origin(client)
 
     def table() -> None:
         console = get_console()
@@ -122,14 +132,15 @@ def _show(
     kind: type[T],
     draw: "Draw[T]",
     *,
-    server: str | None,
+    source: Source,
     output: OutputFormat,
     every_s: float | None,
 ) -> None:
     """Fetch and print once, or again and again in place."""
-    with Client(server) as client:
+    with source as client:
         if every_s is None:
             data = client.get(path, kind)
+            _say_origin(client)
             console = get_console()
             print_data(data, output, table=lambda: console.print(draw(data, console)))
         elif output is not OutputFormat.TABLE:
@@ -138,6 +149,12 @@ def _show(
             )
         else:
             _watch(lambda console: draw(client.get(path, kind), console), every_s)
+
+
+def _say_origin(source: Source) -> None:
+    """Data goes to standard output, so where it came from goes to standard error."""
+    if source.origin():
+        typer.echo(source.origin(), err=True)
 
 
 def _watch(render: "Callable[[Console], RenderableType]", every_s: float) -> None:
@@ -170,7 +187,7 @@ def _is_plain(console: "Console") -> bool:
     return console.encoding.lower().replace("-", "") != "utf8"
 
 
-def _find_namespace(client: Client, name: str) -> str:
+def _find_namespace(client: Source, name: str) -> str:
     """Return namespace/name of the one pod with this name: one that is there, or else one that was."""
     living = {view.pod for view in client.get("/api/v1/pods", _Pods).pods}
     found = sorted(key for key in living if key.partition("/")[2] == name)

@@ -30,19 +30,22 @@ def pod_story(story: PodStory, *, width: int, plain: bool) -> RenderableType:
     parts: list[RenderableType] = [_headline(story.pod)]
     if explanation is None:
         parts.append(_line("no decision about it is known", "dim"))
-        return Group(*parts)
+        return Group(*parts, *_cards(story, width=width, plain=plain))
     parts.append(_line(explanation.message))
     parts += [_line(f"! {warning}", "yellow") for warning in explanation.warnings]
-    if story.cards:
-        parts += [
-            _heading("its GPUs now"),
-            Padding(gpus_table(story.cards, width=width - 2, plain=plain), (0, 0, 0, 2), expand=False),
-        ]
+    parts += _cards(story, width=width, plain=plain)
     parts += _arithmetic(story, explanation)
     parts += _section("what would change that", [c.sentence for c in explanation.counterfactuals])
     parts += _section("what the last decision saw differently than the one before", story.changed)
     parts += _section("decisions", list(_history(story)))
     return Group(*parts)
+
+
+def _cards(story: PodStory, *, width: int, plain: bool) -> list[RenderableType]:
+    if not story.cards:
+        return []
+    table = gpus_table(story.cards, width=width - 2, plain=plain)
+    return [_heading("its GPUs now"), Padding(table, (0, 0, 0, 2), expand=False)]
 
 
 def _headline(pod: PodView) -> Text:

@@ -1,0 +1,144 @@
+"""The cluster read once from the API server: the state that a scheduler would have, without a scheduler.
+
+What `vramline gpus`, `nodes`, `explain` and `doctor` show is a function of API objects, so it needs neither a
+running scheduler nor a way into its pod. Only past decisions are missing: they are in a scheduler's memory.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from vramline.decide.host import refuse_by_room, refuse_by_wishes
+from vramline.kube.client import KubeClient
+from vramline.kube.failures import NotFoundError
+from vramline.kube.objects import LEDGERS, NODES, PODS, REPORTS, Listing, Resource
+from vramline.kube.target import Target
+from vramline.model.ask import Ask
+from vramline.model.cluster import BindOutcome
+from vramline.model.fleet import Fleet
+from vramline.model.host import HostColumns
+from vramline.model.pod import Pod, PodPhase
+from vramline.model.rules import Rules
+from vramline.scheduler.live import LiveState
+from vramline.settings import Adoption, Settings, rules_from
+from vramline.wire.ledger_v1alpha1 import GpuLedger
+from vramline.wire.report_v1alpha1 import GpuReport
+
+__all__ = ["ClusterReading", "SeenCluster", "open_client", "read_cluster"]
+
+T = TypeVar("T")
+
+
+class SeenCluster:
+    """A cluster to look at. Satisfies `model.cluster.Cluster`, but binds nothing."""
+
+    def __init__(self, live: LiveState) -> None:
+        self.live = live
+        self._hosts = HostColumns()
+        for node in live.fleet.nodes:
+            self._hosts.set_node(live.fleet.node_numbers([node.name])[0], node)
+        for pod in live.pods.values():
+            number = live.fleet.node_number(pod.node or "")
+            if number is not None and pod.phase is not PodPhase.FINISHED:
+                self._hosts.take(number, pod.host)
+
+    @property
+    def fleet(self) -> Fleet:
+        """Nodes, cards, claims and observations."""
+        return self.live.fleet
+
+    @property
+    def pods(self) -> Mapping[str, Pod]:
+        """Every pod that could be read, by UID."""
+        return self.live.pods
+
+    def now(self) -> float:
+        """When it was read."""
+        return self.live.now()
+
+    def rules_for(self, ask: Ask | None) -> Rules:
+        """How to decide about this ask."""
+        return self.live.rules_for(ask)
+
+    def candidates_for(self, pod: Pod) -> npt.NDArray[np.int8]:
+        """Judge the hosts as kube-scheduler would: it has not been asked."""
+        return refuse_by_room(refuse_by_wishes(self.fleet, pod.host), self._hosts, pod.host)
+
+    async def bind(self, pod_uid: str, node: str) -> BindOutcome:
+        """Refuse: what is only read cannot be changed."""
+        return BindOutcome(f"{pod_uid} cannot be bound to {node}: this is a view of the cluster")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterReading:
+    """What the API server said at one time."""
+
+    cluster: SeenCluster
+    reports: dict[str, GpuReport]
+    ledgers: dict[str, GpuLedger]
+    problems: tuple[str, ...]
+    """Objects that are there and cannot be read."""
+    read_at: float
+
+    def ages(self) -> list[float]:
+        """Return how old the reports are, in seconds, youngest first."""
+        seen = (report.observed_at for report in self.reports.values())
+        return sorted(self.read_at - at for at in seen if at is not None)
+
+
+def open_client(target: Target) -> KubeClient:
+    """Return a client for one call of a command."""
+    return KubeClient(target, rng=random.Random())  # noqa: S311 — jitter, not secrets
+
+
+async def read_cluster(client: KubeClient, settings: Settings) -> ClusterReading:
+    """List nodes, reports, ledgers and pods once, and derive the state; raises `ApiError`.
+
+    A kind that is not installed has no objects.
+    """
+    nodes, reports, ledgers, pods = await asyncio.gather(
+        client.list(NODES),
+        _list_if_known(client, REPORTS),
+        _list_if_known(client, LEDGERS),
+        client.list(PODS),
+    )
+    read_at = time.time()
+    live = LiveState(
+        rules_from(settings),
+        clock=lambda: read_at,
+        margin=settings.margin,
+        release_grace_s=settings.release_grace_s,
+        adopts_all=settings.adoption is Adoption.ALL,
+    )
+    for report in reports.items:
+        live.set_report(report.value)
+    for ledger in ledgers.items:
+        live.set_ledger(ledger.value)
+    for node in nodes.items:
+        live.set_node(node.value)
+    for pod in pods.items:
+        live.set_pod(pod.value)
+    for unread in (*nodes.unreadable, *reports.unreadable, *ledgers.unreadable):
+        live.set_problem(unread.key.name, unread.problem, unread.problem)
+    live.finish_listing_pods()
+    unreadable = (*nodes.unreadable, *reports.unreadable, *ledgers.unreadable, *pods.unreadable)
+    return ClusterReading(
+        cluster=SeenCluster(live),
+        reports={each.key.name: each.value for each in reports.items},
+        ledgers={each.key.name: each.value for each in ledgers.items},
+        problems=tuple(each.problem for each in unreadable),
+        read_at=read_at,
+    )
+
+
+async def _list_if_known(client: KubeClient, resource: Resource[T]) -> Listing[T]:
+    try:
+        return await client.list(resource)
+    except NotFoundError:
+        return Listing(items=(), unreadable=(), version=0)

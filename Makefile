@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 ARGS   ?=
 
-.PHONY: help setup demo test test-cluster cluster controlplane controlplane-if-possible check lint fmt bench bench-cluster pictures lock clean
+.PHONY: help setup demo test test-cluster soak cluster controlplane controlplane-if-possible check lint fmt bench bench-cluster pictures lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -28,6 +28,9 @@ test: check controlplane-if-possible  ## lint, types, import contracts, and the 
 
 test-cluster: $(STAMP) controlplane  ## the end-to-end tests alone, against a real control plane
 	@CONTROLPLANE_REQUIRED=1 $(BIN)/python -m pytest -q tests/e2e $(ARGS)
+
+soak: $(STAMP) controlplane  ## kill the scheduler twenty times at every point (ARGS for pytest)
+	@CONTROLPLANE_REQUIRED=1 KILLS=20 $(BIN)/python -m pytest -q tests/e2e/test_kills.py $(ARGS)
 
 controlplane: $(STAMP)  ## build etcd, kube-apiserver and kube-scheduler once, into a cache outside the tree
 	@PYTHONPATH=tests $(BIN)/python -m controlplane.commands

@@ -1,9 +1,10 @@
 """Vramline beside a test control plane: its objects, its process, and kube-scheduler calling it."""
 
+import datetime as dt
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,14 @@ from controlplane.kubernetes import gpu_node
 from controlplane.plane import ControlPlane
 from controlplane.processes import Child, wait_until
 
-__all__ = ["add_gpu_node", "apply_crds", "extender_configuration", "gpu_pod", "run_scheduler"]
+__all__ = [
+    "add_gpu_node",
+    "apply_crds",
+    "extender_configuration",
+    "gpu_pod",
+    "run_scheduler",
+    "spawn_scheduler",
+]
 
 INSTALL = Path(__file__).parents[2] / "src" / "vramline" / "install"
 REPORTS = "/apis/vramline.io/v1alpha1/gpureports"
@@ -40,9 +48,9 @@ def add_gpu_node(admin: httpx.Client, name: str, *totals: int, advertised: int |
 
 
 def report_cards(admin: httpx.Client, name: str, cards: list[dict[str, Any]]) -> None:
-    """Write what the agent of a node would: these cards, seen at the API server's own time."""
+    """Write what the agent of a node would: these cards, seen now; all processes here share one clock."""
     answer = admin.get(REPORTS + "/" + name)
-    seen_at = _now(answer)
+    seen_at = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     gpus = [
         {"uuid": f"GPU-{name}-{index}", "index": index, "model": "NVIDIA L40S", "health": "Healthy", **card}
         for index, card in enumerate(cards)
@@ -104,19 +112,40 @@ class VramlineProcess:
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30.0)
 
     def leads(self) -> bool:
-        """Whether it has said that it leads."""
-        return "scheduler.leads" in self.child.log.read_text()
+        """Whether it has said that it leads, and not since that it no longer does."""
+        log = self.child.log.read_text()
+        return log.rfind("scheduler.leads") > log.rfind("scheduler.follows")
+
+
+def spawn_scheduler(
+    plane: ControlPlane,
+    name: str,
+    *,
+    kubeconfig: Path | None = None,
+    options: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+) -> Child:
+    """Start the real command against the control plane; it listens on a free port unless told otherwise."""
+    arguments = [sys.executable, "-m", "vramline", "scheduler"]
+    arguments += ["--kubeconfig", str(kubeconfig or plane.folder / "admin.kubeconfig")]
+    arguments += [*options, *(() if "--listen" in options else ("--listen", "127.0.0.1:0"))]
+    given = {"VRAMLINE_LOG_FORMAT": "json", "PATH": os.environ["PATH"], **(env or {})}
+    return Child(name, arguments, plane.folder / f"{name}.log", given)
 
 
 @contextmanager
 def run_scheduler(
-    plane: ControlPlane, *, name: str = "vramline", kubeconfig: Path | None = None, leads: bool = True
+    plane: ControlPlane,
+    *,
+    name: str = "vramline",
+    kubeconfig: Path | None = None,
+    leads: bool = True,
+    options: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
 ) -> Iterator[VramlineProcess]:
-    """Run the real command against the control plane until the block ends; port 0 finds a free one."""
-    log = plane.folder / f"{name}.log"
-    arguments = [sys.executable, "-m", "vramline", "scheduler", "--listen", "127.0.0.1:0"]
-    arguments += ["--kubeconfig", str(kubeconfig or plane.folder / "admin.kubeconfig")]
-    child = Child(name, arguments, log, {"VRAMLINE_LOG_FORMAT": "json", "PATH": os.environ["PATH"]})
+    """Run the real command against the control plane until the block ends."""
+    child = spawn_scheduler(plane, name, kubeconfig=kubeconfig, options=options, env=env)
+    log = child.log
     try:
         wait_until(lambda: "scheduler.started" in log.read_text(), f"the start of {name}", children=(child,))
         found = re.search(r'"listen": \["127.0.0.1", (\d+)\]', log.read_text())
@@ -129,10 +158,3 @@ def run_scheduler(
             yield process
     finally:
         child.stop()
-
-
-def _now(answer: httpx.Response) -> str:
-    """Return the API server's time; all processes here share one clock."""
-    from email.utils import parsedate_to_datetime  # noqa: PLC0415 — used here alone
-
-    return parsedate_to_datetime(answer.headers["Date"]).strftime("%Y-%m-%dT%H:%M:%SZ")

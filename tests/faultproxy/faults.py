@@ -1,16 +1,21 @@
 """What can go wrong, and for which requests."""
 
+import enum
 import re
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = [
     "Asked",
+    "At",
     "Cut",
     "Delay",
     "EditLines",
     "EditWatch",
     "Fault",
+    "Hold",
+    "Moment",
     "Refuse",
     "Rule",
     "StaleAnswer",
@@ -71,6 +76,30 @@ class StaleAnswer:
     """Answer with the oldest answer to the same question that came by."""
 
 
+class Moment(enum.StrEnum):
+    """Where a request is on its way."""
+
+    BEFORE = "before it is sent"
+    COMMITTED = "stored, not answered"
+    ANSWERED = "answered"
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """Do something, such as killing the client, when the request has got so far; it gets no further."""
+
+    moment: Moment
+    act: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Keep a request back until it is let go, and send it then, even if its client is gone."""
+
+    arrived: threading.Event = field(default_factory=threading.Event)
+    let_go: threading.Event = field(default_factory=threading.Event)
+
+
 EditLines = Callable[[bytes], "list[bytes] | None"]
 
 
@@ -82,7 +111,7 @@ class EditWatch:
     """Called once for each watch, so that a function may count."""
 
 
-Fault = Cut | Delay | Refuse | SwallowAnswer | StaleAnswer | EditWatch
+Fault = Cut | Delay | Refuse | SwallowAnswer | StaleAnswer | EditWatch | At | Hold
 
 
 @dataclass(slots=True)

@@ -12,11 +12,14 @@ from typing import Any
 from controlplane.plane import ControlPlane
 from faultproxy.faults import (
     Asked,
+    At,
     Cut,
     Delay,
     EditLines,
     EditWatch,
     Fault,
+    Hold,
+    Moment,
     Refuse,
     Rule,
     StaleAnswer,
@@ -177,15 +180,23 @@ class _Exchange:
             case StaleAnswer():
                 await self._answer(200, self._proxy.oldest(asked))
             case _:
-                if isinstance(fault, Delay):
-                    await asyncio.sleep(fault.seconds)
+                await _wait_for(fault)
+                self._act(fault, Moment.BEFORE)
                 await self._forward(fault)
+                self._act(fault, Moment.ANSWERED)
+
+    def _act(self, fault: Fault | None, moment: Moment) -> None:
+        """Do what is to be done at this moment; the request gets no further."""
+        if isinstance(fault, At) and fault.moment is moment:
+            fault.act()
+            raise ConnectionAbortedError
 
     async def _forward(self, fault: Fault | None) -> None:
         reader, writer = self._server
         writer.write(self._head + self._asked.body)
         head = await reader.readuntil(b"\r\n\r\n")
         self._asked.code = int(head.split(b" ", 2)[1])
+        self._act(fault, Moment.COMMITTED)
         if self._asked.is_watch and self._asked.code == 200:
             await self._pass_lines(
                 head, fault.make() if isinstance(fault, EditWatch) else lambda line: [line]
@@ -236,6 +247,14 @@ def fault_proxy(plane: ControlPlane, user: str = "admin") -> Iterator[FaultProxy
     finally:
         proxy.stop()
         Path(proxy.kubeconfig).unlink()
+
+
+async def _wait_for(fault: Fault | None) -> None:
+    if isinstance(fault, Delay):
+        await asyncio.sleep(fault.seconds)
+    if isinstance(fault, Hold):
+        fault.arrived.set()
+        await asyncio.to_thread(fault.let_go.wait)
 
 
 def _header(head: bytes, name: bytes) -> bytes:

@@ -93,6 +93,23 @@ def test_our_name_in_a_lease_is_no_term_of_ours() -> None:
     assert action.record.epoch == 5  # whoever wrote it before us is fenced off
 
 
+@pytest.mark.parametrize(
+    ("place", "holder", "expected"),
+    [
+        pytest.param("pod-a_", "pod-a_17_abcd", Write, id="of an earlier start of this pod"),
+        pytest.param("pod-a_", "pod-b_17_abcd", Rest, id="of another pod"),
+        pytest.param("", "pod-a_17_abcd", Rest, id="where the place is not known"),
+    ],
+)
+def test_what_an_earlier_start_in_the_same_place_held_is_free(
+    place: str, holder: str, expected: type[Action]
+) -> None:
+    terms = Terms(identity="pod-a_18_ef01", place=place)
+    _, action = step(Election(terms=terms), Read(replace(OTHERS, holder=holder)), at(100))
+
+    assert isinstance(action, expected)
+
+
 def test_a_leader_renews_without_looking_and_keeps_its_epoch() -> None:
     state = lead(Election(terms=TERMS), 100)
     _, action = step(state, Tick(), at(102))

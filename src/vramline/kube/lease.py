@@ -1,6 +1,7 @@
 """Who of several replicas leads: election by a Lease object, and the epoch of each term.
 
     following ──record unchanged for its duration, or released──► write it ──done──► leading
+    following ──record of an earlier start in the same place───► write it ──done──► leading
     leading ──renewed every `retry_s`──► leading
     leading ──no renewal within `renew_deadline_s`, or somebody else's record──► following
 
@@ -54,6 +55,9 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
     identity: str
     """Unique for each process, also for two starts of the same pod."""
+    place: str = ""
+    """How the identities of all starts in this very place begin, such as a pod's name and `_`. A container is
+    started again only when it has ended, so what such a start held is free; empty: nothing is known."""
     lease_s: int = 15
     renew_deadline_s: float = 10.0
     retry_s: float = 2.0
@@ -185,7 +189,8 @@ def _act(state: Election, now: Moment) -> tuple[Election, Action]:
 
 
 def _is_held_by_another(state: Election, seen: Record, now: Moment) -> bool:
-    if seen.holder in ("", state.terms.identity):
+    place = state.terms.place
+    if seen.holder in ("", state.terms.identity) or (place and seen.holder.startswith(place)):
         return False
     return now.monotonic < state.seen_at + seen.duration_s
 

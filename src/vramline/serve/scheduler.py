@@ -48,6 +48,7 @@ class ElectionRules:
         """Return the terms of one process: five renewals fit into the time in which one must succeed."""
         return Terms(
             identity=identity,
+            place=f"{self.pod_name}_" if self.pod_name else "",
             lease_s=self.lease_s,
             renew_deadline_s=self.lease_s * 2 / 3,
             retry_s=self.lease_s * 2 / 15,

@@ -89,6 +89,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: float | None = None
     """When the last container ended; None: not all have."""
     priority: int = 0
+    holds_devices: bool = False
+    """Whether kubelet hands it GPU devices: something it cannot merely claim in an annotation."""
     reserves_group: tuple[str, str] | None = None
     """A reservation pod of KAI: (group, UUID of the card it holds). It claims no memory itself."""
     notes: tuple[str, ...] = ()

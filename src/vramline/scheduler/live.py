@@ -19,6 +19,7 @@ from vramline.model.node import Node, NodeProblem, ProblemKind
 from vramline.model.pod import Pod, PodPhase
 from vramline.model.rules import Rules, rules_for
 from vramline.units import Mib
+from vramline.wire import keys
 from vramline.wire.kubernetes import NodeObject, PodObject
 from vramline.wire.ledger_v1alpha1 import GpuLedger
 from vramline.wire.nodes import read_node
@@ -38,10 +39,14 @@ class LiveState:
         clock: Callable[[], float],
         margin: Mib = DEFAULT_MARGIN,
         release_grace_s: float = 60.0,
+        adopts_all: bool = False,
     ) -> None:
         self.rules = rules
         self.fleet = Fleet(margin)
         self.release_grace_s = release_grace_s
+        self.adopts_all = adopts_all
+        """Whether pods of other schedulers hold what their annotations say (HAMi, KAI). A tenant can write
+        those, so by default only our own seal, our ledger, and devices handed out by kubelet count."""
         self.pods_are_complete = False
         """Until every pod was listed once, a claim whose pod is not known simply stays."""
         self._clock = clock
@@ -131,7 +136,7 @@ class LiveState:
         self._rebuild(name)
 
     def set_pod(self, document: PodObject) -> None:
-        """A pod was created or changed. One that cannot be read freezes the node it is on, and only that."""
+        """A pod was created or changed. One of ours that cannot be read freezes its node, and only that."""
         meta = document.metadata
         uid = meta.uid or ""
         if _is_older(meta.resource_version or "", self._versions.get(uid, "")):
@@ -144,10 +149,14 @@ class LiveState:
             self._unreadable.pop(uid, None)
         except RequestError as error:
             self._pods.pop(uid, None)
-            self._unreadable[uid] = (node, str(error))
+            # Only a pod that we promised something may freeze its node: nonsense in another scheduler's pod
+            # must not take a node away from everybody.
+            ours = keys.ALLOCATION in (meta.annotations or {}) or uid in self._claimed_on
+            self._unreadable[uid] = (node if ours else "", str(error))
         self._missed_at.pop(uid, None)
-        self._move(uid, before, node)
-        for name in {before, node, *self._nodes_with_claims_of(uid)} - {""}:
+        after = self._node_of(uid)
+        self._move(uid, before, after)
+        for name in {before, after, *self._nodes_with_claims_of(uid)} - {""}:
             self._rebuild(name)
 
     def drop_pod(self, uid: str) -> None:
@@ -301,8 +310,9 @@ class LiveState:
         self.fleet.clear_claims_of_node(name)
         if node.problem is not None and node.problem.kind is ProblemKind.FROZEN:
             self.fleet.set_node(msgspec.structs.replace(node, problem=None))
-        here = [self._as_holder(self._pods[uid]) for uid in self._on_node.get(name, ()) if uid in self._pods]
         stored = self._stored_claims(name)
+        there = [self._pods[uid] for uid in self._on_node.get(name, ()) if uid in self._pods]
+        here = [self._as_holder(pod) for pod in there if self._counts(pod, stored)]
         reserving = [pod for uid in stored if (pod := self._pods.get(uid)) is not None and pod.node is None]
         adopt_pods(self.fleet, [*here, *reserving], self.rules, stored)
         self.fleet.adopt(self._claims_of_the_missing(stored))
@@ -314,6 +324,17 @@ class LiveState:
         for uid in self._on_node.get(name, ()):
             if uid in self._unreadable:
                 self.fleet.freeze(name, NodeProblem(ProblemKind.FROZEN, self._unreadable[uid][1]))
+
+    def _counts(self, pod: Pod, stored: Mapping[str, tuple[Claim, ...]]) -> bool:
+        """Whether a pod on a node may be believed to hold memory there."""
+        sealed = pod.allocation is not None and pod.allocation.origin == keys.ALLOCATION
+        return (
+            self.adopts_all
+            or pod.uid in stored
+            or sealed
+            or pod.holds_devices
+            or pod.reserves_group is not None
+        )
 
     def _holds(self, claim: Claim) -> bool:
         return any(held.gpu == claim.gpu for held in self.fleet.ledger.of_pod(claim.pod_uid))

@@ -8,6 +8,7 @@ from vramline.settings.load import load
 from vramline.settings.modes import effective_mode, rules_from
 from vramline.settings.schema import (
     SETTINGS,
+    Adoption,
     LogFormat,
     LogLevel,
     Origin,
@@ -22,6 +23,7 @@ from vramline.settings.values import Address
 __all__ = [
     "SETTINGS",
     "Address",
+    "Adoption",
     "LogFormat",
     "LogLevel",
     "Origin",

@@ -30,6 +30,7 @@ __all__ = [
     "ENABLE",
     "MODE",
     "SETTINGS",
+    "Adoption",
     "LogFormat",
     "LogLevel",
     "Origin",
@@ -47,6 +48,15 @@ class StaleObservation(enum.StrEnum):
     BOOKS = "books"
     """Count by the claims alone, and say so."""
     REFUSE = "refuse"
+
+
+class Adoption(enum.StrEnum):
+    """Which pods of other schedulers hold memory in our books."""
+
+    DEVICES = "devices"
+    """Those to which kubelet hands GPU devices."""
+    ALL = "all"
+    """Also those whose HAMi or KAI annotations name cards: while a cluster moves from one of them."""
 
 
 class UnsizedAsk(enum.StrEnum):
@@ -113,6 +123,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     unsized_ask: UnsizedAsk = UnsizedAsk.SHARE
     """What `nvidia.com/gpu: 1` means on a time-sliced card. Default share: (usable − margin) ÷ slots, what
     the replica count promises."""
+    adoption: Adoption = Adoption.DEVICES
+    """Whose word counts for pods of other schedulers. Default devices: only what kubelet hands out, because
+    annotations can be written by anybody who may create a pod."""
     policy: PolicyName = PolicyName.BESTFIT
     """How feasible nodes are ranked. Default bestfit: keeps the largest holes whole."""
     node_pool_label_key: str = ""
@@ -215,6 +228,7 @@ SETTINGS: tuple[Setting, ...] = (
         accepted=_words(StaleObservation),
     ),
     Setting(name="unsizedAsk", field="unsized_ask", parse=one_of(UnsizedAsk), accepted=_words(UnsizedAsk)),
+    Setting(name="adoption", field="adoption", parse=one_of(Adoption), accepted=_words(Adoption)),
     Setting(name="policy", field="policy", parse=one_of(PolicyName), accepted=_words(PolicyName)),
     Setting(
         name="nodePoolLabelKey",

@@ -44,8 +44,20 @@ def read_pod(pod: PodObject) -> Pod:
         started_at=life.started_at,
         ended_at=life.ended_at,
         priority=spec.priority or 0,
+        holds_devices=_holds_devices(spec),
         reserves_group=_reserved_group(meta),
         notes=list_notes(pod, asks=ask is not None),
+    )
+
+
+def _holds_devices(spec: PodSpec) -> bool:
+    """Whether a container asks kubelet for devices of the GPU plugin."""
+    return any(
+        resource in (limits or {})
+        for container in (*(spec.containers or ()), *(spec.init_containers or ()))
+        if container.resources is not None
+        for limits in (container.resources.limits, container.resources.requests)
+        for resource in (keys.GPU_COUNT, keys.GPU_COUNT_SHARED)
     )
 
 

@@ -26,7 +26,7 @@ from vramline.serve.following import Follower
 from vramline.serve.notices import TellingHistory, open_recorder
 from vramline.serve.server import QuietServer
 from vramline.serve.webhook import run_webhook
-from vramline.settings import Settings, rules_from
+from vramline.settings import Adoption, Settings, rules_from
 
 __all__ = ["ElectionRules", "SchedulerProcess"]
 
@@ -76,6 +76,7 @@ class SchedulerProcess:
                 clock=time.time,
                 margin=self.settings.margin,
                 release_grace_s=self.settings.release_grace_s,
+                adopts_all=self.settings.adoption is Adoption.ALL,
             )
             feeds = Feeds(client, live, rng=rng)
             elector = self._elector(client, live, rng)

@@ -18,7 +18,6 @@ rules make that harmless:
 from collections.abc import Callable
 
 import msgspec
-import numpy as np
 
 from vramline.decide.engine import decide
 from vramline.decide.reserve import reservation_of
@@ -26,8 +25,8 @@ from vramline.errors import RequestError
 from vramline.explain.decision import explain_decision
 from vramline.model.cluster import BindOutcome
 from vramline.model.decision import Decision, Placement
+from vramline.model.fleet import Fleet
 from vramline.model.pod import Pod
-from vramline.model.reason import CODE_OF, FITS, Reason
 from vramline.scheduler.ledger_desk import LedgerDesk, Lost
 from vramline.scheduler.live import LiveState
 from vramline.scheduler.store import Binding, Done, Refused, Store, Unclear, Written
@@ -63,10 +62,11 @@ class Committer:
             if self._live.nodes_promised_to(pod_uid):
                 await self._take_back(pod)
                 continue
-            decision = self._decide_on(pod, node)
+            alone = self._live.fleet.only(node)
+            decision = self._decide_on(pod, alone)
             if decision.placement is None:
                 rules = self._live.rules_for(pod.ask)
-                return BindOutcome(explain_decision(self._live.fleet, decision, rules, why=False).message)
+                return BindOutcome(explain_decision(alone, decision, rules, why=False).message)
             version = self._live.version_of(pod_uid)
             reservation = reservation_of(decision, epoch=self._epoch() or 0)
             self._live.hold(reservation)
@@ -105,14 +105,11 @@ class Committer:
             return f"{pod.key} is being bound"
         return "" if self._live.fleet.node(node) is not None else f"no node {node}"
 
-    def _decide_on(self, pod: Pod, node: str) -> Decision:
-        """Decide as if there were only this node."""
+    def _decide_on(self, pod: Pod, node: Fleet) -> Decision:
+        """Decide about one node alone."""
         if pod.ask is None:
             raise RequestError(subject=f"Pod {pod.key}", problem="asks for no GPU; nothing is to be claimed")
-        fleet = self._live.fleet
-        only = np.full(fleet.node_count, CODE_OF[Reason.NOT_A_CANDIDATE], dtype=np.int8)
-        only[fleet.node_number(node)] = FITS
-        return decide(fleet, pod.ask, self._live.rules_for(pod.ask), now=self._live.now(), candidates=only)
+        return decide(node, pod.ask, self._live.rules_for(pod.ask), now=self._live.now())
 
     async def _bind(self, pod: Pod, placement: Placement, version: str, ledger: GpuLedger) -> BindOutcome:
         """Write the binding. `version` was read before the claim was stored."""

@@ -1,7 +1,8 @@
 """Where changes of one node's ledger are written: one at a time, everything that waits in one write.
 
 Forty pods bound to one node at once do not fight over forty versions: while one write is under way the
-others collect, and the next write carries them all.
+others collect, and the next write carries them all. A write that follows another one closely waits a moment
+for company: an API server needs longer to store a ledger the more claims are in it.
 """
 
 import asyncio
@@ -16,6 +17,9 @@ from vramline.scheduler.store import Conflict, Refused, Store, Unclear, Written
 from vramline.wire.ledger_v1alpha1 import GpuLedger
 
 __all__ = ["LedgerDesk", "Lost"]
+
+_APART_S = 0.05
+"""From the start of one write of a ledger to the start of the next; a pod that comes alone never waits."""
 
 
 class Lost(msgspec.Struct, frozen=True):
@@ -41,6 +45,7 @@ class LedgerDesk:
         self._epoch = epoch
         self._collecting: dict[str, list[_Change]] = {}
         self._writes: dict[str, asyncio.Task[list[Written | Lost]]] = {}
+        self._next_at: dict[str, float] = {}
 
     async def write(
         self,
@@ -71,6 +76,10 @@ class LedgerDesk:
         """Wait for the write before this one, then write all that was collected meanwhile."""
         if before is not None and not before.done():
             await asyncio.wait([before])
+        loop = asyncio.get_running_loop()
+        if (rest_s := self._next_at.get(node, 0.0) - loop.time()) > 0:
+            await asyncio.sleep(rest_s)
+        self._next_at[node] = loop.time() + _APART_S
         return await self._write_collected(node, self._collecting.pop(node))
 
     async def _write_collected(self, node: str, changes: list[_Change]) -> list[Written | Lost]:

@@ -2,7 +2,7 @@
 
 Four kinds of objects come in, in any order: nodes, their reports, their ledgers, pods. Whatever changes, the
 claims of the nodes concerned are derived anew from the stored ledger, from what pods say and from what this
-process is about to write. Nothing else is remembered but when a pod was first missed.
+process is about to write. Nothing else is remembered but when a pod was first missed and when a promise was first seen.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -61,6 +61,7 @@ class LiveState:
         self._missed_at: dict[str, float] = {}
         self._let_go: dict[str, set[str]] = {}
         self._claimed_on: dict[str, set[str]] = {}
+        self._promised_at: dict[str, float] = {}
         self._broken: dict[str, dict[str, str]] = {}
 
     # ── what a scheduler asks ────────────────────────────────────────────────────────────────────
@@ -121,13 +122,17 @@ class LiveState:
 
     def set_ledger(self, ledger: GpuLedger) -> None:
         """A ledger was written, by us or by another leader. A watch that lags behind changes nothing."""
-        if _is_older(ledger.resource_version, self.ledger_of(ledger.node).resource_version):
+        known = self.ledger_of(ledger.node)
+        if _is_older(ledger.resource_version, known.resource_version):
+            return
+        if ledger == known and ledger.node in self._ledgers:
             return
         stored = {claim.pod_uid for claim in ledger.claims}
         self._index_claims(ledger.node, stored)
         self._ledgers[ledger.node] = ledger
         self._let_go[ledger.node] = self._let_go.get(ledger.node, set()) & stored
-        self._rebuild(ledger.node)
+        if not self._adds_what_is_held(known, ledger):
+            self._rebuild(ledger.node)
 
     def drop_ledger(self, name: str) -> None:
         """A ledger was deleted; live pods keep what their annotations say."""
@@ -141,7 +146,7 @@ class LiveState:
         uid = meta.uid or ""
         if _is_older(meta.resource_version or "", self._versions.get(uid, "")):
             return  # a watch that lags behind what was read directly
-        before = self._node_of(uid)
+        before, was = self._node_of(uid), self._pods.get(uid)
         self._versions[uid] = meta.resource_version or ""
         node = (document.spec.node_name if document.spec else None) or ""
         try:
@@ -156,6 +161,10 @@ class LiveState:
         self._missed_at.pop(uid, None)
         after = self._node_of(uid)
         self._move(uid, before, after)
+        pod = self._pods.get(uid)
+        if was is not None and pod is not None and self._is_bound_as_promised(was, pod):
+            adopt_pods(self.fleet, [pod], self.rules, self._stored_claims(after))
+            return
         for name in {before, after, *self._nodes_with_claims_of(uid)} - {""}:
             self._rebuild(name)
 
@@ -179,6 +188,8 @@ class LiveState:
     def set_problem(self, node: str, source: str, problem: str | None) -> None:
         """An object of a node cannot be read (None: it can again); the node is frozen meanwhile."""
         problems = self._broken.setdefault(node, {})
+        if problems.get(source) == problem:
+            return
         if problem is None:
             problems.pop(source, None)
         else:
@@ -203,7 +214,7 @@ class LiveState:
     def end_hold(self, pod_uid: str) -> None:
         """The bind is over, well or badly; from now on only what is stored counts."""
         reservation = self._under_way.pop(pod_uid, None)
-        if reservation is not None:
+        if reservation is not None and not self._is_stored(reservation):
             self._rebuild(reservation.node)
 
     def nodes_promised_to(self, pod_uid: str) -> list[str]:
@@ -259,7 +270,7 @@ class LiveState:
             pod = self._pods.get(uid)
             if pod is None or pod.node is not None or uid in self._under_way:
                 continue
-            if self.now() - self._missed_at.setdefault(uid, self.now()) >= self.release_grace_s:
+            if self.now() - self._promised_at[uid] >= self.release_grace_s:
                 found.append(pod)
         return found
 
@@ -336,6 +347,48 @@ class LiveState:
             or pod.reserves_group is not None
         )
 
+    # Three changes are by far the most frequent, and each is our own doing: a claim that is held was stored,
+    # the bind that held it is over, the pod is bound to the cards it was promised. They change one pod's
+    # claims or nothing; deriving the whole node anew would say the same.
+
+    def _adds_what_is_held(self, known: GpuLedger, ledger: GpuLedger) -> bool:
+        """Whether a ledger differs from the one before only by claims that binds under way hold already."""
+        node = self.fleet.node(ledger.node)
+        if node is None or node.problem is not None:
+            return False
+        before = set(known.claims)
+        added = [claim for claim in ledger.claims if claim not in before]
+        return len(before) + len(added) == len(ledger.claims) and all(map(self._is_held_so, added))
+
+    def _is_held_so(self, claim: Claim) -> bool:
+        pod = self._pods.get(claim.pod_uid)
+        return (
+            pod is not None
+            and pod.phase is PodPhase.PENDING
+            and claim.pod_uid in self._under_way
+            and claim in self.fleet.ledger.of_pod(claim.pod_uid)
+        )
+
+    def _is_stored(self, reservation: Reservation) -> bool:
+        """Whether all that a bind held is in the ledger, for a pod that is there."""
+        pod = self._pods.get(reservation.claims[0].pod_uid)
+        if pod is None or pod.node not in {None, reservation.node}:
+            return False
+        let_go = self._let_go.get(reservation.node, ())
+        stored = self.ledger_of(reservation.node).claims
+        return pod.uid not in let_go and all(claim in stored for claim in reservation.claims)
+
+    def _is_bound_as_promised(self, was: Pod, pod: Pod) -> bool:
+        """Whether a pod that waited is now bound to exactly the cards that it holds."""
+        if was.phase is not PodPhase.PENDING or pod.phase is not PodPhase.BOUND or pod.node is None:
+            return False
+        node, stored = self.fleet.node(pod.node), self._stored_claims(pod.node).get(pod.uid, ())
+        if node is None or node.problem is not None or self._nodes_with_claims_of(pod.uid) != {pod.node}:
+            return False
+        told = {share.uuid for share in pod.allocation.gpus} if pod.allocation is not None else set()
+        held = {claim.gpu for claim in self.fleet.ledger.of_pod(pod.uid)}
+        return bool(told) and told == held == {claim.gpu for claim in stored}
+
     def _holds(self, claim: Claim) -> bool:
         return any(held.gpu == claim.gpu for held in self.fleet.ledger.of_pod(claim.pod_uid))
 
@@ -382,8 +435,10 @@ class LiveState:
             self._claimed_on[uid].discard(node)
             if not self._claimed_on[uid]:
                 del self._claimed_on[uid]
+                self._promised_at.pop(uid, None)
         for uid in stored - before:
             self._claimed_on.setdefault(uid, set()).add(node)
+            self._promised_at.setdefault(uid, self.now())
 
     def _nodes_with_claims_of(self, uid: str) -> set[str]:
         return self._claimed_on.get(uid, set())

@@ -95,7 +95,7 @@ def _measure(
     kubeconfig = plane.folder / "admin.kubeconfig"
     admin.post("/api/v1/namespaces", json={"metadata": {"name": namespace}}).raise_for_status()
     add_pods(kubeconfig, namespace, pods, scheduler="vramline")
-    with _extender(plane, case) as (configuration, extender):
+    with _extender(plane, case, namespace) as (configuration, extender):
         before = len(plane.children)
 
         def processes() -> dict[str, Child]:
@@ -118,21 +118,21 @@ def _measure(
 
 
 @contextlib.contextmanager
-def _extender(plane: ControlPlane, case: str) -> Iterator[tuple[dict[str, Any], Child | None]]:
+def _extender(plane: ControlPlane, case: str, name: str) -> Iterator[tuple[dict[str, Any], Child | None]]:
     """Run what a case needs beside kube-scheduler, and return the configuration that makes it ask."""
     if case == ALONE:
         ignored = {"name": "NodeResourcesFit", "args": {"ignoredResources": ["vramline.io/managed"]}}
         profile = {"schedulerName": "vramline", "pluginConfig": [ignored]}
         yield {"percentageOfNodesToScore": 100, "profiles": [profile]}, None
     elif case == VRAMLINE:
-        with run_scheduler(plane) as process:
+        with run_scheduler(plane, name=f"vramline-{name}") as process:
             wait_until(lambda: process.client.get("/readyz").is_success, "Vramline to know all nodes")
             yield extender_configuration(process.port), process.child
     else:
         port = free_port()
         command = [sys.executable, "-m", "controlplane.throughput.idle_extender", "--port", str(port)]
         command += ["--kubeconfig", str(plane.folder / "admin.kubeconfig")]
-        child = Child("idle-extender", command, plane.folder / "idle-extender.log")
+        child = Child("idle-extender", command, plane.folder / f"idle-{name}.log")
         try:
             url = f"http://127.0.0.1:{port}/"
             wait_until(lambda: _answers(url), "the idle extender", children=(child,))

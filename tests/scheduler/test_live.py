@@ -155,6 +155,22 @@ def test_a_promise_on_a_node_that_the_pod_did_not_go_to_holds_nothing_and_is_ove
     assert (held(live), live.overdue()) == (0, {"n1": {"uid-1"}})
 
 
+def test_a_promise_grows_old_however_often_its_waiting_pod_is_touched() -> None:
+    now = [1_000.0]
+    live = LiveState(Rules(), clock=lambda: now[0])
+    live.set_ledger(ledger())
+    for second in range(0, 61, 10):
+        now[0] = 1_000.0 + second
+        live.set_pod(
+            pod_object(
+                annotations={keys.KAI_MEMORY: "8000"},
+                meta={"uid": "uid-1", "resourceVersion": str(second + 1)},
+            )
+        )
+
+    assert [pod.uid for pod in live.promises_not_kept()] == ["uid-1"]
+
+
 def test_a_card_that_two_nodes_name_stays_with_the_first() -> None:
     live = state()
     live.set_report(report(CARD, node="n2"))

@@ -45,11 +45,13 @@ _PLANS = 3
 class Committer:
     """Binds pods for one leader."""
 
-    def __init__(self, live: LiveState, store: Store, epoch: Callable[[], int | None]) -> None:
+    def __init__(
+        self, live: LiveState, store: Store, epoch: Callable[[], int | None], *, apart_s: float = 0.05
+    ) -> None:
         self._live = live
         self._store = store
         self._epoch = epoch
-        self.desk = LedgerDesk(live, store, epoch)
+        self.desk = LedgerDesk(live, store, epoch, apart_s=apart_s)
 
     async def bind(self, pod_uid: str, node: str) -> BindOutcome:
         """Claim cards of `node` for a pod and bind it, or say why not: both are stored, or the claim goes."""

@@ -18,9 +18,6 @@ from vramline.wire.ledger_v1alpha1 import GpuLedger
 
 __all__ = ["LedgerDesk", "Lost"]
 
-_APART_S = 0.05
-"""From the start of one write of a ledger to the start of the next; a pod that comes alone never waits."""
-
 
 class Lost(msgspec.Struct, frozen=True):
     """The change was not written; `retry`: the ledger was read again, so planning anew makes sense."""
@@ -39,7 +36,11 @@ class _Change:
 class LedgerDesk:
     """Writes the ledgers of all nodes for one leader."""
 
-    def __init__(self, live: LiveState, store: Store, epoch: Callable[[], int | None]) -> None:
+    def __init__(
+        self, live: LiveState, store: Store, epoch: Callable[[], int | None], *, apart_s: float
+    ) -> None:
+        """`apart_s`: from the start of one write of a ledger to the next; who comes alone never waits."""
+        self._apart_s = apart_s
         self._live = live
         self._store = store
         self._epoch = epoch
@@ -79,7 +80,7 @@ class LedgerDesk:
         loop = asyncio.get_running_loop()
         if (rest_s := self._next_at.get(node, 0.0) - loop.time()) > 0:
             await asyncio.sleep(rest_s)
-        self._next_at[node] = loop.time() + _APART_S
+        self._next_at[node] = loop.time() + self._apart_s
         return await self._write_collected(node, self._collecting.pop(node))
 
     async def _write_collected(self, node: str, changes: list[_Change]) -> list[Written | Lost]:

@@ -2,7 +2,7 @@
 
 Four kinds of objects come in, in any order: nodes, their reports, their ledgers, pods. Whatever changes, the
 claims of the nodes concerned are derived anew from the stored ledger, from what pods say and from what this
-process is about to write. Nothing else is remembered but when a pod was first missed and when a promise was first seen.
+process is about to write. Nothing else is remembered but when a pod was first missed, a promise first seen.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -9,7 +9,7 @@ from vramline.decide.engine import decide
 from vramline.errors import RequestError
 from vramline.explain.decision import Explanation, explain_decision, node_line
 from vramline.explain.history import DecisionRecord, PodOutcome
-from vramline.explain.whatif import copy_without_pods
+from vramline.decide.whatif import copy_without_pods
 from vramline.model.ask import Ask
 from vramline.model.cluster import Cluster
 from vramline.model.decision import Decision

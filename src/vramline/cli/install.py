@@ -16,7 +16,7 @@ from vramline.errors import RequestError
 from vramline.settings import load
 from vramline.wire.install_manifests import Choices, merge_values, render_manifests
 
-__all__ = ["app"]
+__all__ = ["app", "render_installation"]
 
 app = new_app()
 
@@ -91,7 +91,7 @@ def install(  # noqa: PLR0913 — one parameter an option
         settings=_read_settings({"realtimeMode": realtime, "policy": policy, "margin": margin}),
     )
     if chart is None:
-        _print_documents(_render(choices), output)
+        _print_documents(render_installation(choices), output)
     else:
         _write_chart(chart, choices)
 
@@ -102,7 +102,8 @@ def _read_settings(flags: Mapping[str, str | None]) -> dict[str, str]:
     return {name: value for name, value in flags.items() if value is not None}
 
 
-def _render(choices: Choices) -> list[str]:
+def render_installation(choices: Choices) -> list[str]:
+    """Return every object that is installed, as YAML, in the order in which it is applied."""
     files = _read_chart()
     values = merge_values(yaml.safe_load(files["values.yaml"]), choices)
     return render_manifests(files, values, namespace=choices.namespace, version=__version__)

@@ -1,5 +1,6 @@
 """Where client commands get their data: a running scheduler or demo, or the objects of a cluster itself."""
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Annotated, Protocol, Self, TypeVar
@@ -80,9 +81,7 @@ class ClusterSource:
 
     def get(self, path: str, kind: type[T]) -> T:
         """Read the cluster, and answer as a scheduler over it would."""
-        import uvloop  # noqa: PLC0415 — `--help` need not pay for it
-
-        code, body = uvloop.run(self._answer(path))
+        code, body = asyncio.run(self._answer(path))
         if code != 200:
             raise VramlineError(msgspec.json.decode(body)["error"])
         return msgspec.json.decode(body, type=kind)
@@ -92,7 +91,7 @@ class ClusterSource:
         return self._origin
 
     async def _answer(self, path: str) -> tuple[int, bytes]:
-        import httpx  # noqa: PLC0415 — as above
+        import httpx  # noqa: PLC0415 — `--help` need not pay for it
 
         from vramline.explain.history import History  # noqa: PLC0415 — as above
         from vramline.scheduler.app import build_app  # noqa: PLC0415 — as above

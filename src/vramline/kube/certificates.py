@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-__all__ = ["Lifetimes", "TlsIdentity", "read_identity", "renew_identity", "write_identity"]
+__all__ = ["Lifetimes", "TlsIdentity", "read_identity", "renew_identity", "trusted_until", "write_identity"]
 
 _DAY = dt.timedelta(days=1)
 _BACKDATED = dt.timedelta(minutes=5)
@@ -73,6 +73,14 @@ def read_identity(data: dict[str, bytes]) -> TlsIdentity | None:
         key=data[_KEY],
     )
     return identity if _is_sound(identity) else None
+
+
+def trusted_until(bundle: bytes) -> dt.datetime | None:
+    """Return when the last authority of a bundle expires; None: there is none in it."""
+    try:
+        return max(each.not_valid_after_utc for each in x509.load_pem_x509_certificates(bundle))
+    except ValueError:
+        return None
 
 
 def renew_identity(

@@ -210,6 +210,16 @@ class KubeClient:
         answer = await self._read(_Call(method="GET", path="/version"))
         return msgspec.json.decode(answer.body, type=_Version).git_version
 
+    async def look(self, path: str) -> Document:
+        """Return the object at a path as it is."""
+        answer = await self._read(_Call(method="GET", path=path))
+        return msgspec.json.decode(answer.body, type=Document)
+
+    async def ask(self, path: str, question: Document) -> Document:
+        """Post a review, which stores nothing, and return its answer."""
+        call = _Call(method="POST", path=path, body=msgspec.json.encode(question))
+        return msgspec.json.decode((await self._write(call)).body, type=Document)
+
     # ── writes ───────────────────────────────────────────────────────────────────────────────────────
     async def create(self, resource: Resource[T], value: T | Document, *, namespace: str = "") -> Stored[T]:
         """Create an object; `ConflictError.already_exists` if its name is taken."""

@@ -278,7 +278,7 @@ class LiveState:
         """Name every live pod with our allocation and no claim in its node's ledger: the self-check."""
         found = []
         for pod in self._pods.values():
-            if pod.node is None or pod.allocation is None or not pod.allocation.gpus:
+            if pod.node is None or pod.allocation is None or pod.allocation.origin != keys.ALLOCATION:
                 continue
             stored = {claim.pod_uid for claim in self.ledger_of(pod.node).claims}
             if pod.phase is not PodPhase.FINISHED and pod.uid not in stored:

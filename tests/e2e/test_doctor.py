@@ -187,6 +187,19 @@ def test_a_gpu_pod_that_somebody_else_bound_is_told(admin: httpx.Client, told: T
     )
 
 
+def test_a_gpu_pod_that_holds_nothing_is_told(admin: httpx.Client, told: Told) -> None:
+    add_gpu_node(admin, "uncounted", 32_600)
+    body = {
+        "metadata": {"name": "uncounted", "annotations": {"gpu-memory": "8000"}},
+        "spec": {"nodeName": "uncounted", "containers": [{"name": "main", "image": "example"}]},
+    }
+    admin.post("/api/v1/namespaces/default/pods", json=body).raise_for_status()
+
+    assert "1 GPU pods were bound by somebody else and hold nothing in the books (default/uncounted)" in (
+        messages(told(), "warning")
+    )
+
+
 def test_a_node_whose_sources_contradict_each_other_is_a_problem(admin: httpx.Client, told: Told) -> None:
     labels = {
         "nvidia.com/gpu.count": "4",

@@ -147,14 +147,33 @@ def _is_unbound(pod: Pod | None) -> bool:
 
 def _strangers(reading: ClusterReading) -> Iterator[Finding]:
     """Pods with a GPU request that went to their node without us: nobody says which card they use."""
-    alive = (pod for pod in reading.cluster.pods.values() if pod.phase is not PodPhase.FINISHED)
-    found = sorted(pod.key for pod in alive if pod.node and pod.ask and pod.allocation is None)
-    if found:
+    fleet = reading.cluster.fleet
+    alive = [
+        pod
+        for pod in reading.cluster.pods.values()
+        if pod.ask is not None and pod.phase is not PodPhase.FINISHED and _has_cards(reading, pod.node)
+    ]
+    counted = {pod.uid: bool(fleet.ledger.of_pod(pod.uid)) for pod in alive}
+    guessed = sorted(pod.key for pod in alive if pod.allocation is None and counted[pod.uid])
+    if guessed:
         yield _warning(
             "pods",
-            f"{len(found):,} GPU pods were bound by somebody else and name no card ({_names(found)})",
+            f"{len(guessed):,} GPU pods were bound by somebody else and name no card ({_names(guessed)})",
             "their memory is held on a card that Vramline had to assume; restart them through Vramline",
         )
+    uncounted = sorted(pod.key for pod in alive if not counted[pod.uid])
+    if uncounted:
+        yield _warning(
+            "pods",
+            f"{len(uncounted):,} GPU pods were bound by somebody else and hold nothing in the books"
+            f" ({_names(uncounted)})",
+            "set adoption: all while a cluster moves from HAMi or KAI; else restart them through Vramline",
+        )
+
+
+def _has_cards(reading: ClusterReading, name: str | None) -> bool:
+    node = reading.cluster.fleet.node(name or "")
+    return node is not None and bool(node.gpus)
 
 
 def _over_promised(reading: ClusterReading) -> Iterator[Finding]:

@@ -4,7 +4,6 @@ What `vramline gpus`, `nodes`, `explain` and `doctor` show is a function of API 
 running scheduler nor a way into its pod. Only past decisions are missing: they are in a scheduler's memory.
 """
 
-import asyncio
 import random
 import time
 from collections.abc import Mapping
@@ -102,12 +101,8 @@ async def read_cluster(client: KubeClient, settings: Settings) -> ClusterReading
 
     A kind that is not installed has no objects.
     """
-    nodes, reports, ledgers, pods = await asyncio.gather(
-        client.list(NODES),
-        _list_if_known(client, REPORTS),
-        _list_if_known(client, LEDGERS),
-        client.list(PODS),
-    )
+    nodes, pods = await client.list(NODES), await client.list(PODS)
+    reports, ledgers = await _list_if_known(client, REPORTS), await _list_if_known(client, LEDGERS)
     read_at = time.time()
     live = LiveState(
         rules_from(settings),

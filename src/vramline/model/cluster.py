@@ -46,6 +46,14 @@ class Cluster(Protocol):
         """By node number FITS or why the host is out of the question; None: somebody else has filtered."""
         ...
 
+    def leads(self) -> bool:
+        """Whether this process may bind pods now."""
+        ...
+
+    def disagreements(self) -> list[str]:
+        """Live pods whose allocation no ledger confirms; anything in it is a fault."""
+        ...
+
     async def bind(self, pod_uid: str, node: str) -> BindOutcome:
         """Decide the cards on this node once more, claim them, and write the binding."""
         ...

@@ -42,6 +42,14 @@ class RealCluster:
         """kube-scheduler has judged the hosts before it asks."""
         del pod
 
+    def leads(self) -> bool:
+        """Whether this replica may bind pods now."""
+        return self.committer.leads()
+
+    def disagreements(self) -> list[str]:
+        """Live pods whose allocation no ledger confirms."""
+        return self.live.disagreements()
+
     async def bind(self, pod_uid: str, node: str) -> BindOutcome:
         """Claim cards on the node, and bind."""
         return await self.committer.bind(pod_uid, node)

@@ -53,6 +53,10 @@ class Committer:
         self._epoch = epoch
         self.desk = LedgerDesk(live, store, epoch, apart_s=apart_s)
 
+    def leads(self) -> bool:
+        """Whether anything may be written now."""
+        return self._epoch() is not None
+
     async def bind(self, pod_uid: str, node: str) -> BindOutcome:
         """Claim cards of `node` for a pod and bind it, or say why not: both are stored, or the claim goes."""
         lost = Lost("", retry=True)

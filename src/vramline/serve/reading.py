@@ -69,6 +69,14 @@ class SeenCluster:
         """Judge the hosts as kube-scheduler would: it has not been asked."""
         return refuse_by_room(refuse_by_wishes(self.fleet, pod.host), self._hosts, pod.host)
 
+    def leads(self) -> bool:
+        """Never: who only looks binds nothing."""
+        return False
+
+    def disagreements(self) -> list[str]:
+        """Live pods whose allocation no ledger confirms."""
+        return self.live.disagreements()
+
     async def bind(self, pod_uid: str, node: str) -> BindOutcome:
         """Refuse: what is only read cannot be changed."""
         return BindOutcome(f"{pod_uid} cannot be bound to {node}: this is a view of the cluster")

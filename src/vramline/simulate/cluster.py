@@ -90,6 +90,14 @@ class EmbeddedCluster:
         wishes = self._wishes_of(pod.host, wants_gpu=pod.ask is not None)
         return refuse_by_room(wishes, self.hosts, pod.host)
 
+    def leads(self) -> bool:
+        """There is nobody else."""
+        return True
+
+    def disagreements(self) -> list[str]:
+        """The books are in one place here; there is nothing they could disagree with."""
+        return []
+
     # ── what happens ─────────────────────────────────────────────────────────────────────────────
 
     def set_node(self, node: Node, observations: Mapping[str, Observation] | None = None) -> None:

@@ -14,6 +14,8 @@ from vramline.settings.values import (
     as_label_key,
     as_label_value,
     as_margin,
+    as_optional_address,
+    as_scheduler_name,
     as_switch,
     as_verbosity,
     duration,
@@ -124,3 +126,15 @@ def test_an_address_reads_back_as_it_was_written(host: str, port: int) -> None:
     address = Address(host, port)
 
     assert as_address(str(address)) == address
+
+
+def test_an_address_may_be_nowhere() -> None:
+    assert as_optional_address("") is None
+    assert as_optional_address("0.0.0.0:8443") == Address("0.0.0.0", 8443)  # noqa: S104 — what the chart passes
+
+
+@pytest.mark.parametrize("raw", ["default-scheduler", "No", "", "a b", 7, None])
+def test_a_scheduler_has_a_name_of_its_own(raw: object) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        as_scheduler_name(raw)
+    assert as_scheduler_name("vramline.team-a") == "vramline.team-a"

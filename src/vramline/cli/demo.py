@@ -9,6 +9,7 @@ import typer
 from vramline.cli.apps import examples, new_app
 from vramline.cli.output import get_console
 from vramline.cli.settings_file import ConfigOption, load_settings
+from vramline.cli.source import is_cluster_configured
 from vramline.cli.text import printable
 from vramline.demo.life import Happening, LivingCluster
 from vramline.demo.machines import MAX_NODES, build_nodes
@@ -77,7 +78,8 @@ def demo(  # noqa: PLR0913 — one parameter an option
 
 
 def _greet(address: str, nodes: int, cards: int) -> None:
-    server = "" if address == "127.0.0.1:8780" else f" --server http://{address}"
+    found = address == "127.0.0.1:8780" and not is_cluster_configured()
+    server = "" if found else f" --server http://{address}"
     typer.echo(f"vramline demo: {nodes} nodes, {cards} GPUs, serving http://{address}")
     typer.echo("in another terminal:")
     for command, what in (

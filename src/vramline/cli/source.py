@@ -13,7 +13,7 @@ from vramline.cli.settings_file import load_settings
 from vramline.errors import RequestError, VramlineError
 from vramline.kube.target import Target, find_target
 
-__all__ = ["ContextOption", "KubeconfigOption", "Source", "open_source"]
+__all__ = ["ContextOption", "KubeconfigOption", "Source", "is_cluster_configured", "open_source"]
 
 T = TypeVar("T")
 
@@ -52,6 +52,14 @@ def open_source(server: str | None, kubeconfig: Path | None, context: str) -> So
         )
     target = _find_target(kubeconfig, context)
     return Client(None) if target is None else ClusterSource(target)
+
+
+def is_cluster_configured() -> bool:
+    """Whether client commands would read a cluster unless they are told an address."""
+    try:
+        return _find_target(None, "") is not None
+    except RequestError:
+        return True
 
 
 def _find_target(kubeconfig: Path | None, context: str) -> Target | None:

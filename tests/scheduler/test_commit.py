@@ -182,6 +182,24 @@ def test_an_orphan_claim_is_reaped_after_the_grace_period_and_not_before() -> No
     assert promised(store, "n1") == 0
 
 
+def test_a_claim_that_is_over_goes_in_the_same_write_in_which_its_memory_is_promised_again() -> None:
+    store = MemoryStore(Random(10))
+    store.create_pod(gpu_pod(1, 32_000))
+    replica = Replica(store)
+    asyncio.run(replica.committer.bind("uid-1", "n1"))
+    store.delete_pod("uid-1")
+    replica.live.drop_pod("uid-1")
+    store.create_pod(gpu_pod(2, 32_000))
+    replica.live.set_pod(store.pods["uid-2"])
+    replica.now += 61.0
+    replica.live.settle()  # the removal itself was not written: say, the API server was busy
+
+    outcome = asyncio.run(replica.committer.bind("uid-2", "n1"))
+
+    assert outcome.refused == ""
+    assert promised(store, "n1") == 32_000
+
+
 def test_an_orphan_whose_pod_was_bound_behind_a_lagging_watch_is_kept() -> None:
     store = MemoryStore(Random(9))
     store.create_pod(gpu_pod(1))

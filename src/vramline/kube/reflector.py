@@ -86,6 +86,8 @@ class Reflector(Generic[T]):
         self._wants_snapshot = True
         self._can_stream = True
         self._stale = 0
+        self._was_open = False
+        """Whether the watch at hand was granted: what breaks after a while did work, even in silence."""
         self._log = structlog.get_logger().bind(resource=resource.plural)
 
     def resync(self) -> None:
@@ -97,18 +99,21 @@ class Reflector(Generic[T]):
         failures = 0
         while True:
             started, heard_before = self._clock(), self.heard_at
+            self._was_open = False
             try:
                 await self._follow(deliver)
-                if self.heard_at != heard_before or self._clock() - started >= self._timing.shortest_watch_s:
-                    failures = 0
-                    continue
-                problem: ApiError = UnavailableError("the watch ended at once, without a word")
+                problem: ApiError | None = None
             except ApiError as error:
                 problem = error
+            lasted = self._was_open and self._clock() - started >= self._timing.shortest_watch_s
+            if self.heard_at != heard_before or lasted:
+                failures = 0
+                if problem is None:
+                    continue
             if isinstance(problem, GoneError):
                 self._wants_snapshot = True
-            failures = 1 if self.heard_at != heard_before else failures + 1
-            await self._wait(problem, failures)
+            failures += 1
+            await self._wait(problem or UnavailableError("the watch ended at once, without a word"), failures)
 
     async def _wait(self, problem: ApiError, failures: int) -> None:
         self.problem = str(problem)
@@ -141,6 +146,7 @@ class Reflector(Generic[T]):
         async with self._client.watch(
             self.resource, self._selection, query | limit, idle_s=timing.idle_s
         ) as watch:
+            self._was_open = True
             if initial is None:
                 await self._hand_on(Resumed(), deliver)
             while lines := await watch.lines():
@@ -184,6 +190,7 @@ class Reflector(Generic[T]):
             self._log.warning("mirror.went_back", version=version, known=self._mirror.version)
         self._stale = 0
         self._wants_snapshot = False
+        self.heard_at = self._clock()
         await self._hand_on(Snapshot(items, version), deliver)
         self.synced = True
         self._log.info("mirror.synced", version=version, objects=len(self._mirror))

@@ -84,7 +84,14 @@ class LedgerDesk:
         return await self._write_collected(node, self._collecting.pop(node))
 
     async def _write_collected(self, node: str, changes: list[_Change]) -> list[Written | Lost]:
+        """Write the changes that still hold, and without what is over.
+
+        Memory that was let go may be promised anew at once. Both promises must never be stored together, so
+        whatever is over goes with every write, should its own removal not have come through.
+        """
         stored = self._live.ledger_of(node)
+        over = _Change((), frozenset(self._live.overdue_on(node)), frozenset())
+        changes = [*changes, over]
         removed = frozenset[str]().union(*(change.remove for change in changes))
         lost = {
             place: why
@@ -92,7 +99,7 @@ class LedgerDesk:
             if (why := self._outdated(change, stored, removed))
         }
         accepted = [change for place, change in enumerate(changes) if place not in lost]
-        outcome = await self._write_once(node, stored, accepted) if accepted else Lost("", retry=True)
+        outcome = await self._write_once(node, stored, accepted)
         return [Lost(lost[place], retry=True) if place in lost else outcome for place in range(len(changes))]
 
     def _outdated(self, change: _Change, stored: GpuLedger, removed: frozenset[str]) -> str:

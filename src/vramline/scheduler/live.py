@@ -250,15 +250,14 @@ class LiveState:
         return released
 
     def overdue(self) -> dict[str, set[str]]:
-        """By node, the pods whose stored claims are over: proved free, or their pod went elsewhere."""
-        found: dict[str, set[str]] = {}
-        for node, ledger in self._ledgers.items():
-            stored = {claim.pod_uid for claim in ledger.claims}
-            over = {uid for uid in stored if self._node_of(uid) not in {"", node}}
-            over |= self._let_go.get(node, set()) & stored
-            if over:
-                found[node] = over
-        return found
+        """By node, the pods whose stored claims are over."""
+        return {node: over for node in self._ledgers if (over := self.overdue_on(node))}
+
+    def overdue_on(self, node: str) -> set[str]:
+        """The pods whose claims a node's ledger still has but that are over: free, or gone elsewhere."""
+        stored = {claim.pod_uid for claim in self.ledger_of(node).claims}
+        elsewhere = {uid for uid in stored if self._node_of(uid) not in {"", node}}
+        return elsewhere | (self._let_go.get(node, set()) & stored)
 
     def promises_not_kept(self) -> list[Pod]:
         """Pods whose promise has been waiting for its binding longer than the grace period.

@@ -5,8 +5,8 @@ from typing import assert_never
 
 import msgspec
 
+from vramline.decide.whatif import copy_with_card_uncordoned, copy_without_pods
 from vramline.explain.text import join_names
-from vramline.explain.whatif import copy_with_card_uncordoned, copy_without_pods
 from vramline.model.ask import Ask, MibSize, RealtimeMode
 from vramline.model.fleet import Fleet
 from vramline.model.rules import Rules

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from vramline.decide.engine import decide
 from vramline.decide.filters import fitting_cards
 from vramline.decide.scores import UNREACHABLE
+from vramline.decide.whatif import copy_node
 from vramline.explain.changes import (
     Change,
     End,
@@ -31,7 +32,6 @@ from vramline.explain.changes import (
 )
 from vramline.explain.figures import rows_of
 from vramline.explain.nearness import CARD_CODES, Survey, survey_nodes
-from vramline.explain.whatif import copy_node
 from vramline.model.ask import Ask, RealtimeMode
 from vramline.model.claim import ClaimState
 from vramline.model.decision import Decision

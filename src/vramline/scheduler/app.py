@@ -19,9 +19,10 @@ from vramline.errors import RequestError
 from vramline.explain.history import History
 from vramline.model.cluster import Cluster
 from vramline.scheduler.journal import Journal
+from vramline.scheduler.preemption import preempt_pods
 from vramline.scheduler.replies import ERROR_REPLIES, read_body, reply
 from vramline.scheduler.snapshot import take_snapshot
-from vramline.scheduler.verbs import bind_pod, filter_nodes, preempt_pods, prioritize_nodes
+from vramline.scheduler.verbs import bind_pod, filter_nodes, prioritize_nodes
 from vramline.scheduler.views import list_gpus, list_nodes, list_pods, tell_pod
 from vramline.scheduler.webhook import MAX_REVIEW, answer_review
 from vramline.scheduler.whatif import answer_what_if

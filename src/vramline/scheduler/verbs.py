@@ -1,4 +1,4 @@
-"""The extender's four verbs over a cluster: filter, prioritize, preempt, bind."""
+"""Three of the extender's verbs over a cluster: filter, prioritize, bind. The fourth is in `preemption`."""
 
 from itertools import compress
 
@@ -9,7 +9,6 @@ from vramline.decide.engine import decide
 from vramline.errors import RequestError
 from vramline.explain.decision import Explanation, explain_decision, node_line
 from vramline.explain.history import DecisionRecord, PodOutcome
-from vramline.decide.whatif import copy_without_pods
 from vramline.model.ask import Ask
 from vramline.model.cluster import Cluster
 from vramline.model.decision import Decision
@@ -25,15 +24,13 @@ from vramline.wire.extender_v1 import (
     ExtenderBindingArgs,
     ExtenderBindingResult,
     ExtenderFilterResult,
-    ExtenderPreemptionArgs,
-    ExtenderPreemptionResult,
     HostPriority,
     NodeList,
 )
 from vramline.wire.kubernetes import PodObject
 from vramline.wire.pods import read_pod
 
-__all__ = ["bind_pod", "filter_nodes", "preempt_pods", "prioritize_nodes"]
+__all__ = ["bind_pod", "filter_nodes", "prioritize_nodes"]
 
 _NODES_KEPT = 5
 """How many nodes a recorded filter explains; the whole answer is in the call."""
@@ -75,26 +72,6 @@ def prioritize_nodes(cluster: Cluster, journal: Journal, args: ExtenderArgs) -> 
     if decision.placement is not None and decision.placement.node in args.names:
         points[args.names.index(decision.placement.node)] = MAX_SCORE
     return list(map(HostPriority, args.names, points))
-
-
-def preempt_pods(cluster: Cluster, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
-    """Keep the nodes on which the pod would fit once the given victims and their memory are gone.
-
-    Nothing else is done: no victim is added or spared.
-    """
-    pod = _read_pod(args.pod)
-    ask = pod.ask
-    if ask is None:
-        return ExtenderPreemptionResult(node_name_to_meta_victims=args.victims)
-    rules, now = cluster.rules_for(ask), cluster.now()
-    kept = {}
-    for node, victims in args.victims.items():
-        if cluster.fleet.node(node) is None:
-            continue
-        without = copy_without_pods(cluster.fleet, node, [victim.uid for victim in victims.pods])
-        if decide(without, ask, rules, now=now).placement is not None:
-            kept[node] = victims
-    return ExtenderPreemptionResult(node_name_to_meta_victims=kept)
 
 
 async def bind_pod(cluster: Cluster, journal: Journal, args: ExtenderBindingArgs) -> ExtenderBindingResult:

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from builders import claim, fleet_of, gpu, node, observation, process
 from strategies import fleets
+from vramline.decide.whatif import copy_node, copy_with_card_uncordoned, copy_without_pods
 from vramline.errors import InvariantError
-from vramline.explain.whatif import copy_node, copy_with_card_uncordoned, copy_without_pods
 from vramline.model.fleet import Fleet
 from vramline.model.observation import NOT_REPORTED, Observation
 

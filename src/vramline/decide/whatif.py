@@ -16,11 +16,16 @@ from vramline.units import Mib
 __all__ = ["copy_node", "copy_with_card_uncordoned", "copy_without_pods"]
 
 
-def copy_node(fleet: Fleet, name: str) -> Fleet:
-    """Return a fleet that consists of one node, its cards, their claims and what was seen of them."""
+def copy_node(fleet: Fleet, name: str, *, card: str | None = None) -> Fleet:
+    """Return a fleet that consists of one node, its cards, their claims and what was seen of them.
+
+    With `card` the node has that card alone.
+    """
     node = fleet.node(name)
     if node is None:
         raise InvariantError(f"no node {name} in the fleet")
+    if card is not None:
+        node = msgspec.structs.replace(node, gpus=tuple(gpu for gpu in node.gpus if gpu.uuid == card))
     copy = Fleet(fleet.margin)
     copy.set_node(node)
     for gpu in node.gpus:

@@ -1,0 +1,51 @@
+"""What must hold for every choice of victims."""
+
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies import NOW, asks, fleets
+from vramline.decide.engine import decide
+from vramline.decide.preempt import Evictable, choose_victims, leaving_pods
+from vramline.decide.whatif import copy_without_pods
+from vramline.model.ask import Ask
+from vramline.model.fleet import Fleet
+from vramline.model.rules import Rules
+
+PRIORITIES = st.lists(st.integers(0, 4), min_size=6, max_size=6)
+PREEMPTOR = 3
+
+
+def makes_room(fleet: Fleet, node: str, ask: Ask, gone: set[str]) -> bool:
+    left = copy_without_pods(fleet, node, leaving_pods(fleet, node) | gone)
+    return decide(left, ask, Rules(), now=NOW).placement is not None
+
+
+@given(fleets(), asks(), PRIORITIES, st.sets(st.integers(0, 5)))
+def test_victims_make_room_and_none_of_them_can_be_spared(
+    fleet: Fleet, ask: Ask, priorities: list[int], preferred: set[int]
+) -> None:
+    pods = [
+        Evictable(f"uid-ns/{number}", priority, preferred=number in preferred)
+        for number, priority in enumerate(priorities)
+        if priority < PREEMPTOR
+    ]
+    priority_of = {pod.uid: pod.priority for pod in pods}
+    for node in fleet.nodes:
+        victims = choose_victims(fleet, node.name, ask, Rules(), now=NOW, pods=pods)
+        leaving = leaving_pods(fleet, node.name)
+        if victims is None:
+            everybody = set(priority_of) - leaving
+            assert not makes_room(fleet, node.name, ask, everybody)
+            continue
+        assert makes_room(fleet, node.name, ask, set(victims))
+        assert set(victims) <= set(priority_of) - leaving
+        for size in range(len(victims)):
+            for fewer in combinations(victims, size):
+                assert not makes_room(fleet, node.name, ask, set(fewer))
+        # Nobody less important alone would have done.
+        if victims:
+            highest = max(priority_of[uid] for uid in victims)
+            lower = {uid for uid, priority in priority_of.items() if priority < highest} - leaving
+            assert not makes_room(fleet, node.name, ask, lower)

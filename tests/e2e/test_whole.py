@@ -1,6 +1,7 @@
 """A Deployment as a user writes it, through webhook, kube-scheduler, extender and binding."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -223,3 +224,29 @@ def test_a_kubeconfig_explains_a_pod_that_is_bound(
 
     assert "on sliced" in shown
     assert "its GPUs now" in shown
+
+
+@pytest.mark.usefixtures("deployed")
+def test_doctor_finds_nothing_wrong_but_the_lease_that_nobody_needs_here(plane: ControlPlane) -> None:
+    """kube-scheduler runs alone here, without a Lease."""
+    command = [sys.executable, "-m", "vramline", "doctor", "-o", "json"]
+    answer = subprocess.run(
+        [*command, f"--kubeconfig={kubeconfig_of(plane)}"], capture_output=True, text=True, check=False
+    )
+
+    problems = [each for each in json.loads(answer.stdout)["findings"] if each["level"] == "problem"]
+    assert [each["message"].split(":")[0] for each in problems] == ["no kube-scheduler has ever led"]
+
+
+def test_the_scheduler_ends_when_it_is_told_to(plane: ControlPlane, vramline: VramlineProcess) -> None:
+    """Last: the webhook closes its socket, the Lease is handed back, and no task is left behind."""
+    vramline.child.signal(signal.SIGTERM)
+
+    wait_until(vramline.child.has_ended, "the end", seconds=20.0)
+    with plane.client() as client:
+        lease = client.get(
+            "/apis/coordination.k8s.io/v1/namespaces/vramline-system/leases/vramline-scheduler"
+        ).json()
+    assert not lease["spec"].get("holderIdentity")
+    assert "scheduler.stopped" in vramline.child.log.read_text()
+    assert "Traceback" not in vramline.child.log.read_text()

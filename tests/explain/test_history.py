@@ -75,3 +75,19 @@ def test_a_record_survives_json() -> None:
     kept = History().add(record("ns/a"))
 
     assert msgspec.json.decode(msgspec.json.encode(kept), type=DecisionRecord) == kept
+
+
+def test_a_record_that_is_added_for_later_is_written_once_and_only_when_asked_for() -> None:
+    history, written = History(), []
+
+    def write() -> DecisionRecord:
+        written.append("ns/a")
+        return record("ns/a")
+
+    history.add_later("ns/a", uid_of("ns/a"), write)
+    history.add(record("ns/b"))
+
+    assert [each.id for each in history.newest(1)] == [2]
+    assert written == []
+    assert history.latest("ns/a") == history.of_pod("ns/a")[0] == history.all()[1]
+    assert written == ["ns/a"]

@@ -2,9 +2,12 @@
 
 import enum
 from collections import deque
+from collections.abc import Callable
+from itertools import islice
 
 import msgspec
 
+from vramline.errors import InvariantError
 from vramline.explain.decision import Explanation
 from vramline.model.pod import GpuShare
 
@@ -34,37 +37,79 @@ class DecisionRecord(msgspec.Struct, frozen=True, kw_only=True):
     explanation: Explanation
 
 
+class _Entry:
+    """A record, or how to write it down once somebody asks."""
+
+    __slots__ = ("_record", "_write", "id", "pod", "pod_uid")
+
+    def __init__(self, number: int, pod: str, pod_uid: str, write: Callable[[], DecisionRecord]) -> None:
+        self.id = number
+        self.pod = pod
+        self.pod_uid = pod_uid
+        self._write = write
+        self._record: DecisionRecord | None = None
+
+    def read(self) -> DecisionRecord:
+        if self._record is None:
+            # What `write` holds on to is not needed any more.
+            self._record, self._write = msgspec.structs.replace(self._write(), id=self.id), _written
+        return self._record
+
+
+def _written() -> DecisionRecord:
+    raise InvariantError("a record is written down once")
+
+
 class History:
     """Up to `capacity` records, and the latest one of each pod among them."""
 
     def __init__(self, capacity: int = 1_000) -> None:
-        self._records: deque[DecisionRecord] = deque()
+        self._entries: deque[_Entry] = deque()
         self._capacity = capacity
-        self._latest: dict[str, DecisionRecord] = {}
+        self._latest: dict[str, _Entry] = {}
         self._last_id = 0
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._entries)
 
     def add(self, record: DecisionRecord) -> DecisionRecord:
         """Keep a record and return it with its number."""
-        self._last_id += 1
-        numbered = msgspec.structs.replace(record, id=self._last_id)
-        self._records.append(numbered)
-        self._latest[numbered.pod_uid] = self._latest[numbered.pod] = numbered
-        if len(self._records) > self._capacity:
-            self._forget(self._records.popleft())
-        return numbered
+        return self._append(record.pod, record.pod_uid, lambda: record).read()
+
+    def add_later(self, pod: str, pod_uid: str, write: Callable[[], DecisionRecord]) -> None:
+        """Keep a record that is only written down when somebody asks for it.
+
+        Words cost more than deciding. `write` must say then what it would say now.
+        """
+        self._append(pod, pod_uid, write)
 
     def latest(self, pod: str) -> DecisionRecord | None:
         """Return the newest record of a pod, by its UID or by namespace/name."""
-        return self._latest.get(pod)
+        entry = self._latest.get(pod)
+        return None if entry is None else entry.read()
 
     def all(self) -> list[DecisionRecord]:
         """Return every record that is still kept, newest first."""
-        return list(reversed(self._records))
+        return self.newest(len(self._entries))
 
-    def _forget(self, record: DecisionRecord) -> None:
-        for key in (record.pod_uid, record.pod):
-            if self._latest.get(key) is record:
+    def newest(self, most: int) -> list[DecisionRecord]:
+        """Return up to `most` records, newest first."""
+        return [entry.read() for entry in islice(reversed(self._entries), most)]
+
+    def of_pod(self, pod: str) -> list[DecisionRecord]:
+        """Return the records of a pod, by namespace/name, newest first."""
+        return [entry.read() for entry in reversed(self._entries) if entry.pod == pod]
+
+    def _append(self, pod: str, pod_uid: str, write: Callable[[], DecisionRecord]) -> _Entry:
+        self._last_id += 1
+        entry = _Entry(self._last_id, pod, pod_uid, write)
+        self._entries.append(entry)
+        self._latest[pod_uid] = self._latest[pod] = entry
+        if len(self._entries) > self._capacity:
+            self._forget(self._entries.popleft())
+        return entry
+
+    def _forget(self, entry: _Entry) -> None:
+        for key in (entry.pod_uid, entry.pod):
+            if self._latest.get(key) is entry:
                 del self._latest[key]

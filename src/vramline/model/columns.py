@@ -107,12 +107,12 @@ class GpuColumns:
         return copy
 
     def only(self, number: int) -> "GpuColumns":
-        """Return the rows of one block as block 0 of node 0. To be read: the figures are the same memory."""
+        """Return a copy of the rows of one block, as block 0 of node 0; only to be read."""
         block = self.blocks[number]
         rows = slice(block.start, block.start + block.width)
         alone = GpuColumns()
         alone._size = block.width
-        alone._arrays = {name: array[rows] for name, array in self._arrays.items()}
+        alone._arrays = {name: array[rows].copy() for name, array in self._arrays.items()}
         alone._arrays["block"] = np.zeros(block.width, dtype=np.int32)
         alone.blocks = [Block(0, block.width)]
         alone.blocks[0].node, alone.blocks[0].gpus = 0, block.gpus

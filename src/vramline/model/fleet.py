@@ -89,14 +89,16 @@ class Fleet:
         return copy
 
     def only(self, name: str) -> "Fleet":
-        """Return one node as a fleet of its own, as it is now. To be read: what it shows is shared.
+        """Return a picture of one node as it is now, as a fleet of its own that is only to be read.
 
         Whether a node can take an ask depends on that node alone, so asking about one costs no more in a
-        large fleet than in a small one.
+        large fleet than in a small one, and can be done later, about now.
         """
         place = self._places[name]
+        cards = [gpu.uuid for gpu in place.node.gpus]
         alone = Fleet(self.margin)
-        alone.ledger, alone.generation, alone._observations = self.ledger, self.generation, self._observations
+        alone.generation, alone.ledger = self.generation, self.ledger.only(cards)
+        alone._observations = {uuid: self._observations[uuid] for uuid in cards if uuid in self._observations}
         alone._numbers, alone._number_of = [name], _NumberOf({name: 0})
         alone._places[name] = _Place(0, place.node)
         if place.block is not None:

@@ -53,6 +53,14 @@ class Ledger:
         copy._by_pod = {pod_uid: dict(claims) for pod_uid, claims in self._by_pod.items()}
         return copy
 
+    def only(self, cards: Iterable[str]) -> "Ledger":
+        """Return the claims on these cards alone, under the same version."""
+        alone = Ledger()
+        for uuid in cards:
+            alone.adopt(self._by_card.get(uuid, {}).values())
+        alone.version = self.version
+        return alone
+
     def of_card(self, uuid: str) -> tuple[Claim, ...]:
         """Return the claims on one card, oldest first."""
         return tuple(self._by_card.get(uuid, {}).values())

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from vramline.errors import RequestError
 from vramline.explain.history import History
 from vramline.model.cluster import Cluster
+from vramline.scheduler.figures import count_figures
 from vramline.scheduler.journal import Journal
 from vramline.scheduler.preemption import preempt_pods
 from vramline.scheduler.replies import ERROR_REPLIES, read_body, reply
@@ -26,6 +27,7 @@ from vramline.scheduler.verbs import bind_pod, filter_nodes, prioritize_nodes
 from vramline.scheduler.views import list_gpus, list_nodes, list_pods, tell_pod
 from vramline.scheduler.webhook import MAX_REVIEW, answer_review
 from vramline.scheduler.whatif import answer_what_if
+from vramline.telemetry.metrics import CONTENT_TYPE, render_metrics
 from vramline.wire.admission import AdmissionOptions
 from vramline.wire.extender_v1 import read_binding_args, read_extender_args, read_preemption_args
 
@@ -66,6 +68,7 @@ def build_app(
         "/api/v1/pods/{namespace}/{name}": faces.pod,
         "/api/v1/decisions": faces.decisions,
         "/snapshot": faces.snapshot,
+        "/metrics": faces.metrics,
         "/healthz": faces.health,
         "/readyz": faces.readiness,
     }
@@ -131,10 +134,13 @@ class _Faces:
 
     async def decisions(self, request: Request) -> Response:
         limit = _read_limit(request.query_params.get("limit", "100"))
-        return reply({"at": self._cluster.now(), "decisions": self._journal.history.all()[:limit]})
+        return reply({"at": self._cluster.now(), "decisions": self._journal.history.newest(limit)})
 
     async def snapshot(self, _request: Request) -> Response:
         return reply(take_snapshot(self._cluster))
+
+    async def metrics(self, _request: Request) -> Response:
+        return Response(render_metrics(count_figures(self._cluster)), media_type=CONTENT_TYPE)
 
     async def health(self, _request: Request) -> Response:
         return reply({"status": "ok"})

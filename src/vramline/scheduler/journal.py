@@ -1,6 +1,7 @@
 """What was decided, and what looked different between filtering the nodes and binding the cards."""
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import TypeVar
 
 from vramline.explain.decision import NodeLine
@@ -11,6 +12,9 @@ from vramline.model.decision import Decision
 __all__ = ["Journal"]
 
 T = TypeVar("T")
+
+Lines = Callable[[], list[NodeLine]]
+"""What a filter saw, written down when somebody asks."""
 
 _MOST_PODS = 1_000
 """How many pods are remembered between filter and bind."""
@@ -23,23 +27,26 @@ class Journal:
         self.history = history
         self.last_filter: Decision | None = None
         """What was decided when nodes were last filtered; prioritize follows at once."""
-        self._filtered: OrderedDict[str, list[NodeLine]] = OrderedDict()
-        self._changes: OrderedDict[str, list[str]] = OrderedDict()
+        self._filtered: OrderedDict[str, Lines] = OrderedDict()
+        self._before: OrderedDict[str, Lines] = OrderedDict()
 
-    def filtered(self, pod_uid: str, nodes: list[NodeLine]) -> None:
-        """Nodes were filtered for a pod; these are the best ones, or the nearest misses."""
-        _remember(self._filtered, pod_uid, nodes)
+    def filtered(self, pod_uid: str, lines: Lines) -> None:
+        """Nodes were filtered for a pod; `lines` are about the best ones, or the nearest misses."""
+        _remember(self._filtered, pod_uid, lines)
 
-    def bound(self, record: DecisionRecord) -> None:
-        """Cards were bound for a pod, or could not be."""
-        before = self._filtered.pop(record.pod_uid, None)
-        if before is not None:
-            _remember(self._changes, record.pod_uid, changed_since(before, record.explanation.nodes))
+    def bound(self, pod: str, pod_uid: str, write: Callable[[], DecisionRecord]) -> None:
+        """Cards were bound for a pod."""
+        self._keep_what_was_seen(pod_uid)
+        self.history.add_later(pod, pod_uid, write)
+
+    def not_bound(self, record: DecisionRecord) -> None:
+        """Cards were to be bound for a pod, and could not be."""
+        self._keep_what_was_seen(record.pod_uid)
         self.history.add(record)
 
     def records_of(self, pod: str) -> list[DecisionRecord]:
         """Return what was decided about a pod (namespace/name), newest first."""
-        return [record for record in self.history.all() if record.pod == pod]
+        return self.history.of_pod(pod)
 
     def changes_of(self, pod: str) -> list[str]:
         """Return what the newest decision saw differently than the filter before it.
@@ -50,13 +57,18 @@ class Journal:
         if not records:
             return []
         newest = records[0]
-        if newest.pod_uid in self._changes:
-            changes = self._changes[newest.pod_uid]
+        if newest.pod_uid in self._before:
+            changes = changed_since(self._before[newest.pod_uid](), newest.explanation.nodes)
         elif len(records) > 1 and records[1].pod_uid == newest.pod_uid:
             changes = changed_since(records[1].explanation.nodes, newest.explanation.nodes)
         else:
             changes = []
         return [line for line in changes if newest.node is None or line.startswith(f"{newest.node}/")]
+
+    def _keep_what_was_seen(self, pod_uid: str) -> None:
+        lines = self._filtered.pop(pod_uid, None)
+        if lines is not None:
+            _remember(self._before, pod_uid, lines)
 
 
 def _remember(kept: OrderedDict[str, T], key: str, value: T) -> None:

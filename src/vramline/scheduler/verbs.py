@@ -1,5 +1,6 @@
 """Three of the extender's verbs over a cluster: filter, prioritize, bind. The fourth is in `preemption`."""
 
+from functools import partial
 from itertools import compress
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy.typing as npt
 
 from vramline.decide.engine import decide
 from vramline.errors import RequestError
-from vramline.explain.decision import Explanation, explain_decision, node_line
+from vramline.explain.decision import NodeLine, explain_decision, node_line
 from vramline.explain.history import DecisionRecord, PodOutcome
 from vramline.model.ask import Ask
 from vramline.model.cluster import Cluster
@@ -55,7 +56,7 @@ def filter_nodes(cluster: Cluster, journal: Journal, args: ExtenderArgs) -> Exte
     numbers = cluster.fleet.node_numbers(args.names)
     decision = _decide_among(cluster, pod, pod.ask, numbers)
     journal.last_filter = decision
-    _record(cluster, journal, decision)
+    _record(cluster, journal, pod, decision)
     return _sort_nodes(cluster, args, numbers, decision)
 
 
@@ -83,25 +84,46 @@ async def bind_pod(cluster: Cluster, journal: Journal, args: ExtenderBindingArgs
         return ExtenderBindingResult(f"no pod {key} with UID {args.pod_uid}{found}")
     if cluster.fleet.node(args.node) is None:
         return ExtenderBindingResult(f"no node {args.node}")
-    seen = None
+    look = None
     if pod.ask is not None and pod.phase is PodPhase.PENDING:
-        seen = _look_at_node(cluster, pod, pod.ask, args.node)
+        look = _Look(cluster, pod, pod.ask, args.node)
     outcome = await cluster.bind(args.pod_uid, args.node)
-    if seen is not None:
-        at, explanation = seen
-        claims = cluster.fleet.ledger.of_pod(pod.uid) if not outcome.refused else ()
-        journal.bound(
-            DecisionRecord(
-                at=at,
-                pod=key,
-                pod_uid=pod.uid,
-                outcome=PodOutcome.PENDING if outcome.refused else PodOutcome.BOUND,
-                node=None if outcome.refused else args.node,
-                gpus=tuple(GpuShare(claim.gpu, claim.mib, claim.cores) for claim in claims),
-                explanation=explanation,
-            )
-        )
+    if look is not None and outcome.refused:
+        journal.not_bound(look.record(PodOutcome.PENDING, ()))
+    elif look is not None:
+        claims = cluster.fleet.ledger.of_pod(pod.uid)
+        gpus = tuple(GpuShare(claim.gpu, claim.mib, claim.cores) for claim in claims)
+        journal.bound(key, pod.uid, partial(look.record, PodOutcome.BOUND, gpus))
     return ExtenderBindingResult(outcome.refused)
+
+
+class _Look:
+    """One node as it was when a pod was to go there; put into words only when somebody asks."""
+
+    def __init__(self, cluster: Cluster, pod: Pod, ask: Ask, node: str) -> None:
+        hosts = cluster.candidates_for(pod)
+        self._candidates = None if hosts is None else hosts[cluster.fleet.node_numbers([node])]
+        self._alone, self._rules, self._at = cluster.fleet.only(node), cluster.rules_for(ask), cluster.now()
+        self._pod, self._ask, self._node = pod, ask, node
+
+    def record(self, outcome: PodOutcome, gpus: tuple[GpuShare, ...]) -> DecisionRecord:
+        """Say what became of the pod, and what was seen."""
+        return DecisionRecord(
+            at=self._at,
+            pod=self._pod.key,
+            pod_uid=self._pod.uid,
+            outcome=outcome,
+            node=self._node if outcome is PodOutcome.BOUND else None,
+            gpus=gpus,
+            explanation=explain_decision(self._alone, self._decide(), self._rules, most_nodes=1, why=False),
+        )
+
+    def lines(self) -> list[NodeLine]:
+        """Say what the ask met on the node."""
+        return [node_line(self._alone, self._decide(), 0)]
+
+    def _decide(self) -> Decision:
+        return decide(self._alone, self._ask, self._rules, now=self._at, candidates=self._candidates)
 
 
 def _read_pod(document: object) -> Pod:
@@ -135,24 +157,14 @@ def _decided_for_filter(
     return last if known else None
 
 
-def _look_at_node(cluster: Cluster, pod: Pod, ask: Ask, node: str) -> tuple[float, Explanation]:
-    """Say when one node was looked at for a pod, and what was seen."""
-    hosts = cluster.candidates_for(pod)
-    candidates = None if hosts is None else hosts[cluster.fleet.node_numbers([node])]
-    alone, rules = cluster.fleet.only(node), cluster.rules_for(ask)
-    decision = decide(alone, ask, rules, now=cluster.now(), candidates=candidates)
-    return decision.at, explain_decision(alone, decision, rules, most_nodes=1, why=False)
-
-
-def _record(cluster: Cluster, journal: Journal, decision: Decision) -> None:
+def _record(cluster: Cluster, journal: Journal, pod: Pod, decision: Decision) -> None:
     """Remember what the filter saw: of the best node, or where nothing fits, as a decision of its own."""
     ask, fleet = decision.ask, cluster.fleet
     if decision.placement is not None:
-        number = fleet.node_number(decision.placement.node)
-        journal.filtered(ask.pod_uid, [] if number is None else [node_line(fleet, decision, number)])
+        journal.filtered(ask.pod_uid, _Look(cluster, pod, ask, decision.placement.node).lines)
         return
     explanation = explain_decision(fleet, decision, cluster.rules_for(ask), most_nodes=_NODES_KEPT, why=False)
-    journal.filtered(ask.pod_uid, explanation.nodes)
+    journal.filtered(ask.pod_uid, lambda: explanation.nodes)
     journal.history.add(
         DecisionRecord(
             at=decision.at,

@@ -66,10 +66,15 @@ class Ground:
         """Try to bind every pod that waits."""
         return schedule(vramline.client, waiting_pods(self.admin, self.name), [self.name])
 
-    def is_settled(self, vramline: VramlineProcess) -> bool:
-        """Go on as agent and kube-scheduler do; whether everything is bound and nothing is left over."""
+    def goes_on(self, vramline: VramlineProcess) -> bool:
+        """Do what agent and kube-scheduler do; whether no pod waits."""
         self.report()
         self.try_all(vramline)
+        return not waiting_pods(self.admin, self.name)
+
+    def is_settled(self, vramline: VramlineProcess) -> bool:
+        """Go on; whether everything is bound and nothing is left over anywhere."""
+        self.goes_on(vramline)
         books = read_books(self.admin)
         assert books.mistakes() == []
         return books.leftovers() == []

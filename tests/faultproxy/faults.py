@@ -73,7 +73,7 @@ class SwallowAnswer:
 
 @dataclass(frozen=True, slots=True)
 class StaleAnswer:
-    """Answer with the oldest answer to the same question that came by."""
+    """Answer with the oldest answer to the same question that came by, if there was one."""
 
 
 class Moment(enum.StrEnum):

@@ -148,8 +148,8 @@ class FaultProxy:
         self._oldest.setdefault((asked.path, asked.query), answer)
 
     def oldest(self, asked: Asked) -> bytes:
-        """Return the first answer to a question."""
-        return self._oldest[asked.path, asked.query]
+        """Return the first answer to a question; empty: it was never answered."""
+        return self._oldest.get((asked.path, asked.query), b"")
 
 
 Pipe = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -177,7 +177,7 @@ class _Exchange:
                 raise ConnectionAbortedError
             case Refuse():
                 await self._answer(fault.code, _refusal(fault))
-            case StaleAnswer():
+            case StaleAnswer() if self._proxy.oldest(asked):
                 await self._answer(200, self._proxy.oldest(asked))
             case _:
                 await _wait_for(fault)

@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 ARGS   ?=
 
-.PHONY: help setup demo test test-cluster soak cluster controlplane controlplane-if-possible check lint fmt bench bench-cluster pictures lock clean
+.PHONY: help setup demo test test-cluster soak cluster controlplane controlplane-if-possible check lint fmt bench bench-cluster bench-recovery pictures lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -60,6 +60,9 @@ bench: $(STAMP)  ## benchmarks, figures on standard output
 
 bench-cluster: $(STAMP) controlplane  ## pods a second through a real kube-scheduler: alone, idle extender, Vramline (ARGS=--help)
 	@PYTHONPATH=tests $(BIN)/python -m controlplane.throughput $(ARGS)
+
+bench-recovery: $(STAMP) controlplane  ## after kill -9: seconds until the next start answers rightly, and binds (ARGS=--help)
+	@PYTHONPATH=tests $(BIN)/python -m e2e.recovery $(ARGS)
 
 pictures: $(STAMP)  ## take the pictures of the README again, from real runs
 	@$(BIN)/python tools/picture.py docs/pictures/simulate.svg 112 $(BIN)/vramline simulate -f examples/why-pending.yaml

@@ -40,8 +40,11 @@ def refuse_cards(look: Look, ask: Ask, sizes: npt.NDArray[np.int64]) -> Codes:
     """Return for each row FITS or the code of the first rule that refused it; cheap and final rules first."""
     columns, rules = look.columns, look.rules
     codes = np.zeros(len(columns), dtype=np.int8)
-    _refuse(codes, ~_wanted_uuids(columns, ask.constraints), Reason.WRONG_UUID)
-    _refuse(codes, ~_wanted_models(columns, ask.constraints), Reason.WRONG_MODEL)
+    wishes = ask.constraints
+    if wishes.use_uuids or wishes.avoid_uuids:
+        _refuse(codes, ~_wanted_uuids(columns, wishes), Reason.WRONG_UUID)
+    if wishes.use_models or wishes.avoid_models:
+        _refuse(codes, ~_wanted_models(columns, wishes), Reason.WRONG_MODEL)
     codes = np.where(
         codes == FITS, columns.static_code, codes
     )  # a sick card that nobody wants is not the reason
@@ -112,8 +115,6 @@ def _wanted_uuids(columns: GpuColumns, constraints: Constraints) -> Mask:
 
 
 def _wanted_models(columns: GpuColumns, constraints: Constraints) -> Mask:
-    if not constraints.use_models and not constraints.avoid_models:
-        return np.ones(len(columns), dtype=np.bool_)
     wanted = np.array([_is_wanted(model.lower(), constraints) for model in columns.models], dtype=np.bool_)
     return wanted[columns.model] if len(wanted) else np.zeros(0, dtype=np.bool_)
 

@@ -70,11 +70,10 @@ class Block:
 class GpuColumns:
     """Struct of arrays over all cards of the fleet."""
 
-    def __init__(self) -> None:
+    def __init__(self, arrays: dict[str, npt.NDArray[Any]] | None = None) -> None:
+        """`arrays`: rows that are there already, by field; None: there are none yet."""
         self._size = 0
-        self._arrays: dict[str, npt.NDArray[Any]] = {
-            name: np.zeros(64, dtype=dtype) for name, dtype in _FIELDS.items()
-        }
+        self._arrays = arrays or {name: np.zeros(64, dtype=dtype) for name, dtype in _FIELDS.items()}
         self.blocks: list[Block] = []
         self._idle: dict[int, list[int]] = {}
         self._starts = np.zeros(16, dtype=np.int64)
@@ -110,9 +109,8 @@ class GpuColumns:
         """Return a copy of the rows of one block, as block 0 of node 0; only to be read."""
         block = self.blocks[number]
         rows = slice(block.start, block.start + block.width)
-        alone = GpuColumns()
+        alone = GpuColumns({name: array[rows].copy() for name, array in self._arrays.items()})
         alone._size = block.width
-        alone._arrays = {name: array[rows].copy() for name, array in self._arrays.items()}
         alone._arrays["block"] = np.zeros(block.width, dtype=np.int32)
         alone.blocks = [Block(0, block.width)]
         alone.blocks[0].node, alone.blocks[0].gpus = 0, block.gpus

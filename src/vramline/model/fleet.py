@@ -64,10 +64,10 @@ class _Place:
 class Fleet:
     """Every node and card, every claim, every observation."""
 
-    def __init__(self, margin: Mib = DEFAULT_MARGIN) -> None:
+    def __init__(self, margin: Mib = DEFAULT_MARGIN, columns: GpuColumns | None = None) -> None:
         self.margin = margin
         self.ledger = Ledger()
-        self.columns = GpuColumns()
+        self.columns = GpuColumns() if columns is None else columns
         self.generation = 0
         """Grows with every change of anything; a decision is about exactly one generation."""
         self._places: dict[str, _Place] = {}
@@ -96,14 +96,12 @@ class Fleet:
         """
         place = self._places[name]
         cards = [gpu.uuid for gpu in place.node.gpus]
-        alone = Fleet(self.margin)
+        alone = Fleet(self.margin, None if place.block is None else self.columns.only(place.block))
         alone.generation, alone.ledger = self.generation, self.ledger.only(cards)
         alone._observations = {uuid: self._observations[uuid] for uuid in cards if uuid in self._observations}
         alone._numbers, alone._number_of = [name], _NumberOf({name: 0})
         alone._places[name] = _Place(0, place.node)
-        if place.block is not None:
-            alone._places[name].block = 0
-            alone.columns = self.columns.only(place.block)
+        alone._places[name].block = None if place.block is None else 0
         return alone
 
     # ── nodes ────────────────────────────────────────────────────────────────────────────────────

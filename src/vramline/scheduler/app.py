@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from vramline.errors import RequestError
 from vramline.explain.history import History
@@ -21,7 +22,7 @@ from vramline.model.cluster import Cluster
 from vramline.scheduler.figures import count_figures
 from vramline.scheduler.journal import Journal
 from vramline.scheduler.preemption import preempt_pods
-from vramline.scheduler.replies import ERROR_REPLIES, read_body, reply
+from vramline.scheduler.replies import ERROR_REPLIES, read_body, reply, reply_to_error
 from vramline.scheduler.snapshot import take_snapshot
 from vramline.scheduler.verbs import bind_pod, filter_nodes, prioritize_nodes
 from vramline.scheduler.views import list_gpus, list_nodes, list_pods, tell_pod
@@ -37,6 +38,7 @@ MAX_BODY = 128 * 2**20
 """Bytes of a request that are read; 5,000 full node objects are less."""
 
 _MOST_DECISIONS = 1_000
+_HOT = ("/filter", "/prioritize", "/bind")
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -72,13 +74,35 @@ def build_app(
         "/healthz": faces.health,
         "/readyz": faces.readiness,
     }
-    return Starlette(
+    return _ShortWay(
+        {path: posts[path] for path in _HOT},
         routes=[
             *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()),
             *(Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()),
         ],
         exception_handlers=ERROR_REPLIES,
     )
+
+
+class _ShortWay(Starlette):
+    """The application, with a way past middleware and router for what kube-scheduler asks for every pod."""
+
+    def __init__(self, hot: dict[str, _Endpoint], **rest: Any) -> None:  # noqa: ANN401 — Starlette's own
+        super().__init__(**rest)
+        self._hot = hot
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        endpoint = self._hot.get(scope.get("path", "")) if scope.get("method") == "POST" else None
+        if endpoint is None:
+            await super().__call__(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        try:
+            response = await endpoint(request)
+        except tuple(ERROR_REPLIES) as error:
+            response = await reply_to_error(request, error)
+        await response(scope, receive, send)
 
 
 class _Faces:

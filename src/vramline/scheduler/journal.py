@@ -2,12 +2,13 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from vramline.explain.decision import NodeLine
 from vramline.explain.history import DecisionRecord, History
 from vramline.explain.trace import changed_since
 from vramline.model.decision import Decision
+from vramline.model.pod import Pod
 
 __all__ = ["Journal"]
 
@@ -27,6 +28,8 @@ class Journal:
         self.history = history
         self.last_filter: Decision | None = None
         """What was decided when nodes were last filtered; prioritize follows at once."""
+        self.last_pod: tuple[dict[str, Any], Pod] | None = None
+        """The pod for which that was, as it came and as it was read."""
         self._filtered: OrderedDict[str, Lines] = OrderedDict()
         self._before: OrderedDict[str, Lines] = OrderedDict()
 

@@ -1,6 +1,6 @@
 """How requests are read and errors are answered, the same on every address."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -10,7 +10,7 @@ from starlette.types import ExceptionHandler
 
 from vramline.errors import RequestError
 
-__all__ = ["ERROR_REPLIES", "read_body", "reply"]
+__all__ = ["ERROR_REPLIES", "read_body", "reply", "reply_to_error"]
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -48,9 +48,16 @@ async def _answer_nobody(_request: Request, _error: Exception) -> Response:
     return reply({"error": "the caller has left"}, 400)
 
 
-ERROR_REPLIES: Mapping[type[Exception], ExceptionHandler] = {
+async def reply_to_error(request: Request, error: Exception) -> Response:
+    """Return what an error of one of these kinds becomes, for an endpoint that no router called."""
+    return await next(answer for kind, answer in _ANSWERS.items() if isinstance(error, kind))(request, error)
+
+
+_ANSWERS: Mapping[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
     RequestError: _refuse_request,
     HTTPException: _refuse_http,
     ClientDisconnect: _answer_nobody,
 }
+
+ERROR_REPLIES: Mapping[type[Exception], ExceptionHandler] = _ANSWERS
 """What each kind of error becomes."""

@@ -51,6 +51,7 @@ def filter_nodes(cluster: Cluster, journal: Journal, args: ExtenderArgs) -> Exte
         pod = _read_pod(args.pod)
     except RequestError as error:
         return ExtenderFilterResult(error=f"{Reason.INVALID_REQUEST}: {error}")
+    journal.last_pod = args.pod, pod
     if pod.ask is None:
         return _answer(args, None, {}, {})
     numbers = cluster.fleet.node_numbers(args.names)
@@ -62,7 +63,9 @@ def filter_nodes(cluster: Cluster, journal: Journal, args: ExtenderArgs) -> Exte
 
 def prioritize_nodes(cluster: Cluster, journal: Journal, args: ExtenderArgs) -> list[HostPriority]:
     """Score the nodes 0 to 10 by their rank. Only the node that `decide` itself would pick gets 10."""
-    pod = _read_pod(args.pod)
+    document, pod = journal.last_pod or ({}, None)
+    if pod is None or document != args.pod:
+        pod = _read_pod(args.pod)
     if pod.ask is None:
         return [HostPriority(name, 0) for name in args.names]
     numbers = cluster.fleet.node_numbers(args.names)

@@ -26,7 +26,7 @@ from vramline.serve.following import Follower
 from vramline.serve.notices import TellingHistory, open_recorder
 from vramline.serve.server import QuietServer
 from vramline.serve.webhook import run_webhook
-from vramline.settings import Adoption, Settings, rules_from
+from vramline.settings import Adoption, Settings, pool_from, rules_from
 
 __all__ = ["ElectionRules", "SchedulerProcess"]
 
@@ -77,6 +77,7 @@ class SchedulerProcess:
                 margin=self.settings.margin,
                 release_grace_s=self.settings.release_grace_s,
                 adopts_all=self.settings.adoption is Adoption.ALL,
+                pool=pool_from(self.settings),
             )
             feeds = Feeds(client, live, rng=rng)
             elector = self._elector(client, live, rng)
@@ -87,7 +88,10 @@ class SchedulerProcess:
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)
             log.info(
-                "scheduler.started", listen=self.listener.getsockname()[:2], server=self.target.cluster.server
+                "scheduler.started",
+                listen=self.listener.getsockname()[:2],
+                server=self.target.cluster.server,
+                nodes="all" if live.pool is None else f"{live.pool.key}={live.pool.value}",
             )
             async with asyncio.TaskGroup() as tasks:
                 following = tasks.create_task(feeds.run())
@@ -149,6 +153,7 @@ class SchedulerProcess:
             access_log=False,
             lifespan="off",
             server_header=False,
+            proxy_headers=False,
             timeout_graceful_shutdown=5,
         )
         return QuietServer(config)

@@ -6,7 +6,7 @@ import pytest
 
 from kubernetes_builders import container, node_object, pod_object, report
 from vramline.model.claim import Claim
-from vramline.model.node import ProblemKind
+from vramline.model.node import NodePool, ProblemKind
 from vramline.model.rules import Rules
 from vramline.scheduler.live import LiveState
 from vramline.units import Mib
@@ -169,6 +169,17 @@ def test_a_promise_grows_old_however_often_its_waiting_pod_is_touched() -> None:
         )
 
     assert [pod.uid for pod in live.promises_not_kept()] == ["uid-1"]
+
+
+def test_only_the_nodes_of_the_pool_exist() -> None:
+    live = LiveState(Rules(), clock=lambda: 1_000.0, pool=NodePool("example.com/pool", "gpu"))
+    live.set_report(report(CARD))
+    live.set_node(node_object("n1", labels={"example.com/pool": "gpu"}))
+    inside = live.fleet.node("n1")
+    live.set_node(node_object("n1", labels={"example.com/pool": "other"}))
+
+    assert inside is not None
+    assert live.fleet.node("n1") is None
 
 
 def test_a_card_that_two_nodes_name_stays_with_the_first() -> None:

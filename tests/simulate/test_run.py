@@ -3,8 +3,8 @@
 import pytest
 
 from simulate.clusters import by_pod, card, node, pod, report, run
+from vramline.model.node import NodePool
 from vramline.model.reason import Reason
-from vramline.simulate.cluster import NodePool
 from vramline.simulate.outcome import Status
 from vramline.wire.times import read_time
 

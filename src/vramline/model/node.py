@@ -6,7 +6,7 @@ import msgspec
 
 from vramline.model.gpu import PhysicalGpu
 
-__all__ = ["HostRoom", "InventorySource", "Node", "NodeProblem", "ProblemKind", "Taint"]
+__all__ = ["HostRoom", "InventorySource", "Node", "NodePool", "NodeProblem", "ProblemKind", "Taint"]
 
 
 class InventorySource(enum.StrEnum):
@@ -65,3 +65,14 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     taints: tuple[Taint, ...] = ()
     host: HostRoom = HostRoom()
     platform: str = ""
+
+
+class NodePool(msgspec.Struct, frozen=True):
+    """The nodes that may be given GPU pods: those with this label and value."""
+
+    key: str
+    value: str
+
+    def holds(self, node: Node) -> bool:
+        """Whether a node belongs to the pool."""
+        return node.labels.get(self.key) == self.value

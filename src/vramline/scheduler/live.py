@@ -15,7 +15,7 @@ from vramline.model.ask import Ask
 from vramline.model.claim import Claim, ClaimState
 from vramline.model.fleet import DEFAULT_MARGIN, Fleet, Released
 from vramline.model.ledger import Reservation
-from vramline.model.node import Node, NodeProblem, ProblemKind
+from vramline.model.node import Node, NodePool, NodeProblem, ProblemKind
 from vramline.model.pod import Pod, PodPhase
 from vramline.model.rules import Rules, rules_for
 from vramline.units import Mib
@@ -40,10 +40,13 @@ class LiveState:
         margin: Mib = DEFAULT_MARGIN,
         release_grace_s: float = 60.0,
         adopts_all: bool = False,
+        pool: NodePool | None = None,
     ) -> None:
         self.rules = rules
         self.fleet = Fleet(margin)
         self.release_grace_s = release_grace_s
+        self.pool = pool
+        """Only these nodes exist for this state; None: all."""
         self.adopts_all = adopts_all
         """Whether pods of other schedulers hold what their annotations say (HAMi, KAI). A tenant can write
         those, so by default only our own seal, our ledger, and devices handed out by kubelet count."""
@@ -104,9 +107,8 @@ class LiveState:
 
     def drop_node(self, name: str) -> None:
         """A node left. Its ledger is kept: its pods may come back with it."""
-        if self._node_objects.pop(name, None) is not None and self.fleet.node(name) is not None:
-            self.fleet.clear_claims_of_node(name)
-            self.fleet.remove_node(name)
+        self._node_objects.pop(name, None)
+        self._forget_node(name)
 
     def set_report(self, report: GpuReport) -> None:
         """An agent reported."""
@@ -288,6 +290,10 @@ class LiveState:
 
     def _read_node(self, name: str) -> None:
         document = self._node_objects[name]
+        labels = document.metadata.labels or {}
+        if self.pool is not None and labels.get(self.pool.key) != self.pool.value:
+            self._forget_node(name)
+            return
         try:
             reading = read_node(document, self._reports.get(name))
             node, observations = reading.node, reading.observations
@@ -301,6 +307,11 @@ class LiveState:
         for uuid, observation in observations.items():
             self.fleet.observe(uuid, observation)
         self._rebuild(name)
+
+    def _forget_node(self, name: str) -> None:
+        if self.fleet.node(name) is not None:
+            self.fleet.clear_claims_of_node(name)
+            self.fleet.remove_node(name)
 
     def _without_cards_of_others(self, node: Node) -> Node:
         """A card has one owner: a second node that names it says so and gets none of its own cards used."""

@@ -25,7 +25,7 @@ from vramline.model.host import HostColumns
 from vramline.model.pod import Pod, PodPhase
 from vramline.model.rules import Rules
 from vramline.scheduler.live import LiveState
-from vramline.settings import Adoption, Settings, rules_from
+from vramline.settings import Adoption, Settings, pool_from, rules_from
 from vramline.wire.ledger_v1alpha1 import GpuLedger
 from vramline.wire.report_v1alpha1 import GpuReport
 
@@ -118,6 +118,7 @@ async def read_cluster(client: KubeClient, settings: Settings) -> ClusterReading
         margin=settings.margin,
         release_grace_s=settings.release_grace_s,
         adopts_all=settings.adoption is Adoption.ALL,
+        pool=pool_from(settings),
     )
     for report in reports.items:
         live.set_report(report.value)

@@ -5,7 +5,7 @@ keeps for every value where it came from.
 """
 
 from vramline.settings.load import load
-from vramline.settings.modes import effective_mode, rules_from
+from vramline.settings.modes import effective_mode, pool_from, rules_from
 from vramline.settings.schema import (
     SETTINGS,
     Adoption,
@@ -34,5 +34,6 @@ __all__ = [
     "UnsizedAsk",
     "effective_mode",
     "load",
+    "pool_from",
     "rules_from",
 ]

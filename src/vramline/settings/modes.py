@@ -1,10 +1,11 @@
 """From settings to the rules of a decision, and to the mode that is in force for one pod."""
 
 from vramline.model.ask import Ask, RealtimeMode
+from vramline.model.node import NodePool
 from vramline.model.rules import Rules, rules_for
 from vramline.settings.schema import Settings, StaleObservation, UnsizedAsk
 
-__all__ = ["effective_mode", "rules_from"]
+__all__ = ["effective_mode", "pool_from", "rules_from"]
 
 
 def rules_from(settings: Settings) -> Rules:
@@ -25,3 +26,9 @@ def effective_mode(settings: Settings, ask: Ask) -> RealtimeMode:
     annotations the mode wins over the switch.
     """
     return rules_for(rules_from(settings), ask).mode
+
+
+def pool_from(settings: Settings) -> NodePool | None:
+    """Return the pool of nodes that GPU pods may go to; None: all nodes."""
+    key = settings.node_pool_label_key
+    return NodePool(key, settings.node_pool_label_value) if key else None

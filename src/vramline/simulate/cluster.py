@@ -22,7 +22,7 @@ from vramline.model.cluster import BindOutcome
 from vramline.model.decision import Decision
 from vramline.model.fleet import DEFAULT_MARGIN, Fleet, Released
 from vramline.model.host import HostColumns
-from vramline.model.node import Node, NodeProblem, ProblemKind
+from vramline.model.node import Node, NodePool, NodeProblem, ProblemKind
 from vramline.model.observation import Observation
 from vramline.model.pod import HostNeeds, Pod, PodPhase
 from vramline.model.reason import CODE_OF, FITS, REASON_OF, Reason
@@ -30,18 +30,7 @@ from vramline.model.rules import Rules, rules_for
 from vramline.simulate.outcome import Outcome, Status
 from vramline.units import Mib
 
-__all__ = ["EmbeddedCluster", "NodePool"]
-
-
-class NodePool(msgspec.Struct, frozen=True):
-    """The nodes that may be given GPU pods: those with this label and value."""
-
-    key: str
-    value: str
-
-    def holds(self, node: Node) -> bool:
-        """Whether a node belongs to the pool."""
-        return node.labels.get(self.key) == self.value
+__all__ = ["EmbeddedCluster"]
 
 
 class EmbeddedCluster:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from vramline.model.decision import Decision
 from vramline.model.fleet import DEFAULT_MARGIN, Fleet
+from vramline.model.node import NodePool
 from vramline.model.rules import Rules
-from vramline.settings import Settings, rules_from
-from vramline.simulate.cluster import NodePool
+from vramline.settings import Settings, pool_from, rules_from
 from vramline.units import Mib
 
 __all__ = ["RunOptions", "options_from"]
@@ -42,10 +42,9 @@ class RunOptions:
 
 def options_from(settings: Settings) -> RunOptions:
     """Return the options that the settings imply."""
-    key, value = settings.node_pool_label_key, settings.node_pool_label_value
     return RunOptions(
         rules=rules_from(settings),
         margin=settings.margin,
         release_grace_s=settings.release_grace_s,
-        pool=NodePool(key, value) if key else None,
+        pool=pool_from(settings),
     )

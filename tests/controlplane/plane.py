@@ -26,10 +26,12 @@ _NO_CONTROLLERS = "ServiceAccount,TaintNodesByCondition"
 class ControlPlane:
     """A running API server with etcd behind it, in a folder of its own."""
 
-    def __init__(self, commands: Commands, folder: Path, *, controllers: bool) -> None:
+    def __init__(self, commands: Commands, folder: Path, *, controllers: bool, audited: bool = False) -> None:
         self.commands = commands
         self.folder = folder
         self.with_controllers = controllers
+        self.audit_log = folder / "audit.log" if audited else None
+        """Every write and who made it, one JSON object a line; None: not asked for."""
         self.authority = Authority.create(folder)
         self.children: list[Child] = []
         self.port = free_port()
@@ -135,6 +137,7 @@ class ControlPlane:
             "--event-ttl=10m",
             "--enable-priority-and-fairness=false",
             *([] if self.with_controllers else [f"--disable-admission-plugins={_NO_CONTROLLERS}"]),
+            *self._audit_flags(),
         )
         context = ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
         with httpx.Client(verify=context) as probe:
@@ -144,6 +147,25 @@ class ControlPlane:
                 children=tuple(self.children),
             )
         child.check()
+
+    def _audit_flags(self) -> list[str]:
+        """Have every write noted down before it is answered."""
+        if self.audit_log is None:
+            return []
+        writes = ["create", "update", "patch", "delete", "deletecollection"]
+        policy = {
+            "apiVersion": "audit.k8s.io/v1",
+            "kind": "Policy",
+            "omitStages": ["RequestReceived"],
+            "rules": [{"level": "Metadata", "verbs": writes}, {"level": "None"}],
+        }
+        path = self.folder / "audit-policy.json"
+        path.write_text(json.dumps(policy))
+        return [
+            f"--audit-policy-file={path}",
+            f"--audit-log-path={self.audit_log}",
+            "--audit-log-mode=blocking",
+        ]
 
     def _start_controllers(self) -> None:
         kubeconfig = str(self.issue_user("controllers", "system:kube-controller-manager"))
@@ -196,11 +218,13 @@ class ControlPlane:
 
 
 @contextmanager
-def control_plane(commands: Commands, *, controllers: bool = False) -> Iterator[ControlPlane]:
+def control_plane(
+    commands: Commands, *, controllers: bool = False, audited: bool = False
+) -> Iterator[ControlPlane]:
     """Run a control plane for the length of a `with` block; leave nothing behind, even after a crash."""
     _sweep()
     folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
-    plane = ControlPlane(commands, folder, controllers=controllers)
+    plane = ControlPlane(commands, folder, controllers=controllers, audited=audited)
     try:
         plane.start()
         yield plane

@@ -1,0 +1,135 @@
+"""What it costs the API server to place a pod, counted by the API server itself."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import httpx
+import msgspec
+import pytest
+
+from controlplane.commands import Commands
+from controlplane.kubernetes import wait_for_pod
+from controlplane.plane import ControlPlane, control_plane
+from controlplane.processes import wait_until
+from controlplane.vramline import (
+    VramlineProcess,
+    add_gpu_node,
+    apply_crds,
+    extender_configuration,
+    gpu_pod,
+    run_scheduler,
+)
+
+OURS = "vramline-under-test"
+KUBE_SCHEDULER = "system:kube-scheduler"
+PODS = "/api/v1/namespaces/default/pods"
+
+
+class Subject(msgspec.Struct, frozen=True):
+    resource: str = ""
+    subresource: str = ""
+
+
+class User(msgspec.Struct):
+    username: str
+
+
+class Write(msgspec.Struct, rename="camel"):
+    """One line of the audit log."""
+
+    verb: str
+    user: User
+    object_ref: Subject = Subject()
+
+
+@pytest.fixture(scope="module")
+def plane(commands: Commands) -> Iterator[ControlPlane]:
+    with control_plane(commands, audited=True) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def admin(plane: ControlPlane) -> Iterator[httpx.Client]:
+    with plane.client() as client:
+        apply_crds(client)
+        yield client
+
+
+@pytest.fixture(scope="module")
+def vramline(plane: ControlPlane, admin: httpx.Client) -> Iterator[VramlineProcess]:
+    """The scheduler as a user of its own, so that its writes can be told from those of others."""
+    add_gpu_node(admin, "n1", *[46_068] * 8)
+    kubeconfig = plane.issue_user("vramline", OURS, "system:masters")
+    with run_scheduler(plane, kubeconfig=kubeconfig) as process:
+        plane.start_scheduler(extender_configuration(process.port))
+        wait_until(lambda: process.client.get("/readyz").is_success, "Vramline to know the node")
+        yield process
+
+
+class Writes:
+    """Writes since this was made, by user; Leases, which are renewed all the time, are left out."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        assert plane.audit_log is not None
+        self._log = plane.audit_log
+        self._seen = len(self._read())
+
+    def of(self, user: str) -> Counter[str]:
+        since = (msgspec.json.decode(line, type=Write) for line in self._read()[self._seen :])
+        return Counter(
+            f"{write.verb} {_name(write.object_ref)}"
+            for write in since
+            if write.user.username == user and write.object_ref.resource != "leases"
+        )
+
+    def _read(self) -> list[bytes]:
+        whole = self._log.read_bytes().rpartition(b"\n")[0]
+        return whole.split(b"\n") if whole else []
+
+
+def _name(subject: Subject) -> str:
+    return f"{subject.resource}/{subject.subresource}".rstrip("/")
+
+
+def is_bound(pod: dict[str, dict[str, object]]) -> bool:
+    return "nodeName" in pod["spec"]
+
+
+@pytest.mark.usefixtures("vramline")
+def test_two_writes_for_a_pod_that_comes_alone(plane: ControlPlane, admin: httpx.Client) -> None:
+    writes = Writes(plane)
+    for number in range(3):
+        admin.post(PODS, json=gpu_pod(f"alone-{number}", 8_000)).raise_for_status()
+        wait_for_pod(admin, "default", f"alone-{number}", is_bound)
+
+    assert writes.of(OURS) == {"create pods/binding": 3, "create gpuledgers": 1, "update gpuledgers": 2}
+    wait_until(lambda: writes.of(KUBE_SCHEDULER)["create events"] == 3, "kube-scheduler's own events")
+    assert writes.of(KUBE_SCHEDULER)["patch pods/status"] == 0
+
+
+@pytest.mark.usefixtures("vramline")
+def test_pods_that_come_together_share_the_writes_of_the_ledger(
+    plane: ControlPlane, admin: httpx.Client
+) -> None:
+    writes = Writes(plane)
+    for number in range(24):
+        admin.post(PODS, json=gpu_pod(f"burst-{number}", 8_000)).raise_for_status()
+    for number in range(24):
+        wait_for_pod(admin, "default", f"burst-{number}", is_bound)
+
+    counted = writes.of(OURS)
+    assert counted.pop("create pods/binding") == 24
+    assert counted.pop("update gpuledgers") < 24
+    assert not counted
+
+
+@pytest.mark.usefixtures("vramline")
+def test_a_pod_that_fits_nowhere_costs_one_event_and_leaves_the_condition_to_kube_scheduler(
+    plane: ControlPlane, admin: httpx.Client
+) -> None:
+    writes = Writes(plane)
+    admin.post(PODS, json=gpu_pod("large", 90_000)).raise_for_status()
+    wait_until(lambda: writes.of(KUBE_SCHEDULER)["patch pods/status"] == 1, "the condition")
+    wait_until(lambda: writes.of(OURS).total() == 1, "our event")
+
+    assert writes.of(OURS) == {"create events": 1}

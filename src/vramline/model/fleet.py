@@ -75,6 +75,8 @@ class Fleet:
         self._number_of = _NumberOf()
         self._idle_numbers: list[int] = []
         self._observations: dict[str, Observation] = {}
+        self._asked: tuple[str, ...] = ()
+        self._answered = np.zeros(0, dtype=np.int64)
         self._rank: npt.NDArray[np.int64] | None = None
         self._node_codes: npt.NDArray[np.int8] | None = None
 
@@ -127,8 +129,14 @@ class Fleet:
         return None if place is None else place.number
 
     def node_numbers(self, names: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Return the index of each node, `NOT_HERE` for names of no node."""
-        return np.fromiter(map(self._number_of.__getitem__, names), dtype=np.int64, count=len(names))
+        """Return the index of each node, `NOT_HERE` for names of no node. Not to be written to.
+
+        The same tuple again, while no node came or left, costs nothing.
+        """
+        if names is not self._asked:
+            numbers = np.fromiter(map(self._number_of.__getitem__, names), dtype=np.int64, count=len(names))
+            self._asked, self._answered = tuple(names), numbers
+        return self._answered
 
     def name_of(self, number: int) -> str:
         """Return the name of a node by its index."""
@@ -202,6 +210,7 @@ class Fleet:
         for gpu in place.node.gpus:
             self._observations.pop(gpu.uuid, None)
         self._numbers[place.number] = None
+        self._asked, self._answered = (), np.zeros(0, dtype=np.int64)
         del self._number_of[name]
         self._idle_numbers.append(place.number)
         self._rank = None
@@ -345,6 +354,7 @@ class Fleet:
             number = len(self._numbers)
             self._numbers.append(name)
         self._number_of[name] = number
+        self._asked, self._answered = (), np.zeros(0, dtype=np.int64)
         return number
 
 

@@ -56,9 +56,11 @@ class Ledger:
     def only(self, cards: Iterable[str]) -> "Ledger":
         """Return the claims on these cards alone, under the same version."""
         alone = Ledger()
-        for uuid in cards:
-            alone.adopt(self._by_card.get(uuid, {}).values())
         alone.version = self.version
+        alone._by_card = {uuid: dict(self._by_card[uuid]) for uuid in cards if uuid in self._by_card}
+        for uuid, claims in alone._by_card.items():
+            for pod_uid, claim in claims.items():
+                alone._by_pod.setdefault(pod_uid, {})[uuid] = claim
         return alone
 
     def of_card(self, uuid: str) -> tuple[Claim, ...]:

@@ -30,7 +30,7 @@ from vramline.scheduler.webhook import MAX_REVIEW, answer_review
 from vramline.scheduler.whatif import answer_what_if
 from vramline.telemetry.metrics import CONTENT_TYPE, render_metrics
 from vramline.wire.admission import AdmissionOptions
-from vramline.wire.extender_v1 import read_binding_args, read_extender_args, read_preemption_args
+from vramline.wire.extender_v1 import NameLists, read_binding_args, read_extender_args, read_preemption_args
 
 __all__ = ["build_app"]
 
@@ -115,14 +115,18 @@ class _Faces:
         self._cluster = cluster
         self._journal = journal
         self._admission = admission
+        self._lists = NameLists()
 
     async def filter(self, request: Request) -> Response:
         self._check_ready()
-        args = read_extender_args(await read_body(request, MAX_BODY))
-        return reply(filter_nodes(self._cluster, self._journal, args))
+        args = read_extender_args(await read_body(request, MAX_BODY), self._lists)
+        result = filter_nodes(self._cluster, self._journal, args)
+        if result.node_names is not None and len(result.node_names) < len(args.names):
+            self._lists.expect(tuple(result.node_names))
+        return reply(result)
 
     async def prioritize(self, request: Request) -> Response:
-        args = read_extender_args(await read_body(request, MAX_BODY))
+        args = read_extender_args(await read_body(request, MAX_BODY), self._lists)
         return reply(prioritize_nodes(self._cluster, self._journal, args))
 
     async def bind(self, request: Request) -> Response:

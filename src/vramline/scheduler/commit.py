@@ -46,7 +46,7 @@ class Committer:
     """Binds pods for one leader."""
 
     def __init__(
-        self, live: LiveState, store: Store, epoch: Callable[[], int | None], *, apart_s: float = 0.2
+        self, live: LiveState, store: Store, epoch: Callable[[], int | None], *, apart_s: float = 0.05
     ) -> None:
         self._live = live
         self._store = store

@@ -1,6 +1,7 @@
 """`vramline scheduler`: reflectors, election, commit protocol and HTTP in one event loop."""
 
 import asyncio
+import gc
 import os
 import random
 import signal
@@ -159,9 +160,17 @@ class SchedulerProcess:
         return QuietServer(config)
 
 
+def _spare_the_collector() -> None:
+    """Do not look for garbage in what was just listed, and less often in what comes: a tenth of every call."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
 async def _reap(committer: Committer, feeds: Feeds) -> None:
     """Let go of what is over, once a second, as soon as everything is known."""
     await feeds.synced.wait()
+    _spare_the_collector()
     while True:
         await committer.reap()
         await asyncio.sleep(_REAP_EVERY_S)

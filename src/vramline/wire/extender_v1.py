@@ -22,6 +22,7 @@ __all__ = [
     "HostPriority",
     "MetaPod",
     "MetaVictims",
+    "NameLists",
     "NodeList",
     "read_binding_args",
     "read_extender_args",
@@ -32,6 +33,8 @@ T = TypeVar("T")
 
 MAX_SCORE = 10
 """The highest score that kube-scheduler takes from an extender; the lowest is 0."""
+
+_LISTS_KEPT = 4
 
 _ARGS = "ExtenderArgs"
 _BINDING = "ExtenderBindingArgs"
@@ -129,21 +132,48 @@ class _UsualArgs(msgspec.Struct, frozen=True, rename="pascal"):
     """What kube-scheduler sends thousands of names in."""
 
     pod: dict[str, Any]
-    node_names: tuple[str, ...]
+    node_names: msgspec.Raw
     nodes: None = None
 
 
 _USUAL_ARGS = msgspec.json.Decoder(_UsualArgs)
+_NAMES = msgspec.json.Decoder(tuple[str, ...])
 
 
-def read_extender_args(body: bytes) -> ExtenderArgs:
+class NameLists:
+    """Lists of names that came lately: prioritize repeats what filter answered, thousands of names long.
+
+    A list that comes again is the same tuple again, so that what is known of it can be found by identity.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, tuple[str, ...]] = {}
+
+    def read(self, text: bytes) -> tuple[str, ...]:
+        """Return the names in a JSON list; raises msgspec's errors."""
+        names = self._known.get(text)
+        return self._keep(text, _NAMES.decode(text)) if names is None else names
+
+    def expect(self, names: tuple[str, ...]) -> None:
+        """Be ready for a list that is about to come."""
+        self._keep(msgspec.json.encode(names), names)
+
+    def _keep(self, text: bytes, names: tuple[str, ...]) -> tuple[str, ...]:
+        if len(self._known) >= _LISTS_KEPT:
+            del self._known[next(iter(self._known))]
+        self._known[text] = names
+        return names
+
+
+def read_extender_args(body: bytes, lists: NameLists | None = None) -> ExtenderArgs:
     """Read the body of filter and prioritize; raise `RequestError` for what is none."""
     try:
         usual = _USUAL_ARGS.decode(body)
+        names = (lists or NameLists()).read(bytes(usual.node_names))
     except (msgspec.DecodeError, RecursionError, ValueError):
         pass  # unusual spelling, full objects, or wrong: what it is takes a closer look
     else:
-        return ExtenderArgs(pod=usual.pod, names=usual.node_names)
+        return ExtenderArgs(pod=usual.pod, names=names)
     fields = _read_object(body, _ARGS)
     pod = _pod_of(fields, _ARGS)
     if fields.get("nodes") is not None:

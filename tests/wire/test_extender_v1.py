@@ -13,6 +13,7 @@ from vramline.wire.extender_v1 import (
     HostPriority,
     MetaPod,
     MetaVictims,
+    NameLists,
     NodeList,
     read_binding_args,
     read_extender_args,
@@ -163,3 +164,29 @@ def test_whatever_is_sent_is_read_or_refused(body: bytes) -> None:
     for read in (read_extender_args, read_binding_args, read_preemption_args):
         with contextlib.suppress(RequestError):
             read(body)
+
+
+def test_names_that_come_again_are_the_same_names() -> None:
+    lists = NameLists()
+    body = b'{"Pod":{"metadata":{}},"NodeNames":["n1","n2"]}'
+
+    first, again = read_extender_args(body, lists).names, read_extender_args(body, lists).names
+
+    assert first == ("n1", "n2")
+    assert first is again
+
+
+def test_names_that_are_expected_are_not_read() -> None:
+    lists, names = NameLists(), ("n1", "n2")
+    lists.expect(names)
+
+    assert read_extender_args(b'{"Pod":{"metadata":{}},"NodeNames":["n1","n2"]}', lists).names is names
+
+
+def test_only_the_last_lists_are_kept() -> None:
+    lists = NameLists()
+    first = lists.read(b'["n0"]')
+    for number in range(1, 5):
+        lists.read(f'["n{number}"]'.encode())
+
+    assert lists.read(b'["n0"]') is not first

@@ -161,7 +161,7 @@ class SchedulerProcess:
 
 
 def _spare_the_collector() -> None:
-    """Do not look for garbage in what was just listed, and less often in what comes: a tenth of every call."""
+    """Do not look for garbage in what was just listed, and less often in what comes: it slows every call."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)

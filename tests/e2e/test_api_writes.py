@@ -62,7 +62,12 @@ def vramline(plane: ControlPlane, admin: httpx.Client) -> Iterator[VramlineProce
     kubeconfig = plane.issue_user("vramline", OURS, "system:masters")
     with run_scheduler(plane, kubeconfig=kubeconfig) as process:
         plane.start_scheduler(extender_configuration(process.port))
-        wait_until(lambda: process.client.get("/readyz").is_success, "Vramline to know the node")
+        wait_until(
+            lambda: process.client.get("/readyz").json().get("gpus", 0) > 0, "Vramline to know the cards"
+        )
+        with plane.client() as admin:  # the first pod warms every cache; what is counted starts after it
+            admin.post(PODS, json=gpu_pod("warm", 100)).raise_for_status()
+            wait_for_pod(admin, "default", "warm", is_bound)
         yield process
 
 
@@ -102,8 +107,8 @@ def test_two_writes_for_a_pod_that_comes_alone(plane: ControlPlane, admin: httpx
         admin.post(PODS, json=gpu_pod(f"alone-{number}", 8_000)).raise_for_status()
         wait_for_pod(admin, "default", f"alone-{number}", is_bound)
 
-    assert writes.of(OURS) == {"create pods/binding": 3, "create gpuledgers": 1, "update gpuledgers": 2}
-    wait_until(lambda: writes.of(KUBE_SCHEDULER)["create events"] == 3, "kube-scheduler's own events")
+    assert writes.of(OURS) == {"create pods/binding": 3, "update gpuledgers": 3}
+    wait_until(lambda: writes.of(KUBE_SCHEDULER)["create events"] >= 3, "kube-scheduler's own events")
     assert writes.of(KUBE_SCHEDULER)["patch pods/status"] == 0
 
 

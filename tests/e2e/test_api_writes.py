@@ -65,9 +65,9 @@ def vramline(plane: ControlPlane, admin: httpx.Client) -> Iterator[VramlineProce
         wait_until(
             lambda: process.client.get("/readyz").json().get("gpus", 0) > 0, "Vramline to know the cards"
         )
-        with plane.client() as admin:  # the first pod warms every cache; what is counted starts after it
-            admin.post(PODS, json=gpu_pod("warm", 100)).raise_for_status()
-            wait_for_pod(admin, "default", "warm", is_bound)
+        with plane.client() as client:  # the first pod warms every cache; what is counted starts after it
+            client.post(PODS, json=gpu_pod("warm", 100)).raise_for_status()
+            wait_for_pod(client, "default", "warm", is_bound)
         yield process
 
 

@@ -66,8 +66,10 @@ def vramline(plane: ControlPlane, admin: httpx.Client) -> Iterator[VramlineProce
             lambda: process.client.get("/readyz").json().get("gpus", 0) > 0, "Vramline to know the cards"
         )
         with plane.client() as client:  # the first pod warms every cache; what is counted starts after it
+            writes = Writes(plane)
             client.post(PODS, json=gpu_pod("warm", 100)).raise_for_status()
             wait_for_pod(client, "default", "warm", is_bound)
+            wait_until(lambda: writes.of(KUBE_SCHEDULER)["create events"] > 0, "the event of the first pod")
         yield process
 
 
@@ -108,7 +110,7 @@ def test_two_writes_for_a_pod_that_comes_alone(plane: ControlPlane, admin: httpx
         wait_for_pod(admin, "default", f"alone-{number}", is_bound)
 
     assert writes.of(OURS) == {"create pods/binding": 3, "update gpuledgers": 3}
-    wait_until(lambda: writes.of(KUBE_SCHEDULER)["create events"] >= 3, "kube-scheduler's own events")
+    wait_until(lambda: writes.of(KUBE_SCHEDULER)["create events"] == 3, "kube-scheduler's own events")
     assert writes.of(KUBE_SCHEDULER)["patch pods/status"] == 0
 
 

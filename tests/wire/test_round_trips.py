@@ -30,6 +30,7 @@ from vramline.wire.hami import (
 from vramline.wire.ledger_v1alpha1 import GpuLedger, decode_ledger, encode_ledger
 from vramline.wire.report_v1alpha1 import (
     GpuReport,
+    NodeCheck,
     ReportedGpu,
     ReportedProcess,
     decode_report,
@@ -121,6 +122,8 @@ REPORTED = st.builds(
     numa=optional(st.integers(0, 8)),
     mig=optional(st.booleans()),
     processes=optional(st.lists(PROCESSES, max_size=3).map(tuple)),
+    memory_source=optional(st.sampled_from(["nvml", "meminfo"])),
+    note=optional(st.text(max_size=20)),
 )
 REPORTS = st.builds(
     GpuReport,
@@ -128,6 +131,8 @@ REPORTS = st.builds(
     observed_at=optional(TIMES),
     platform=st.text(max_size=8),
     gpus=optional(st.lists(REPORTED, max_size=4).map(tuple)),
+    realtime_check=optional(st.sampled_from(NodeCheck)),
+    notes=st.lists(st.text(max_size=20), max_size=3).map(tuple),
 )
 
 

@@ -4,6 +4,7 @@ __all__ = [
     "ALLOCATION",
     "ASK",
     "CONDITION_PLACED",
+    "FREED",
     "GFD_COUNT",
     "GFD_MEMORY",
     "GFD_MIG_STRATEGY",
@@ -74,6 +75,8 @@ MANAGED = "vramline.io/managed"
 """Resource that marks a pod as ours; its amount means nothing."""
 GPUS_PHYSICAL = "vramline.io/gpus-physical"
 """Node annotation: the physical GPUs, where no label tells them."""
+FREED = "vramline.io/freed"
+"""Node annotation: when its agent last saw memory become free; a change of it wakes waiting pods."""
 SIDE_DOORS = "vramline.io/side-doors"
 """Namespace label: `closed` refuses every way to a GPU that goes round the scheduler."""
 

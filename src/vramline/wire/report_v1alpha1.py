@@ -4,6 +4,7 @@ A field that the card did not answer is absent, never 0. `processes` absent: not
 nobody's; `podUID` absent: not attributed.
 """
 
+import enum
 from typing import Annotated
 
 import msgspec
@@ -15,15 +16,39 @@ from vramline.model.observation import NOT_REPORTED, GpuProcess, Observation
 from vramline.units import MAX_MIB, Mib
 from vramline.wire.decoding import convert_document
 from vramline.wire.own_objects import API_VERSION, OwnMeta, check_version
-from vramline.wire.times import Timestamp, format_time, seconds_of
+from vramline.wire.times import Timestamp, moment_of, seconds_of
 
-__all__ = ["GpuReport", "ReportedGpu", "ReportedProcess", "decode_report", "encode_report", "observe"]
+__all__ = [
+    "GpuReport",
+    "NodeCheck",
+    "ReportStatus",
+    "ReportedGpu",
+    "ReportedProcess",
+    "decode_report",
+    "encode_report",
+    "observe",
+    "report_of",
+    "status_of",
+]
 
 KIND = "GpuReport"
 
 _Amount = Annotated[int, Meta(ge=0, le=MAX_MIB)]
 _Words = Annotated[str, Meta(min_length=1, max_length=253)]
-_FORMS = {"health": ", ".join(Health)}
+_Note = Annotated[str, Meta(max_length=1024)]
+
+
+class NodeCheck(enum.StrEnum):
+    """The real-time check as a node's own environment sets it."""
+
+    STRICT = "strict"
+    WARNING = "warning"
+    DISABLED = "disabled"
+    ENABLED = "enabled"
+    """The mode otherwise in force, or strict if that is disabled."""
+
+
+_FORMS = {"health": ", ".join(Health), "realtimeCheck": ", ".join(NodeCheck)}
 
 
 class ReportedProcess(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -51,6 +76,10 @@ class ReportedGpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     numa: Annotated[int, Meta(ge=0, le=1023)] | None = None
     mig: bool | None = None
     processes: tuple[ReportedProcess, ...] | None = None
+    memory_source: Annotated[str, Meta(max_length=63)] | None = None
+    """Where total and used were read from, such as `nvml` or `meminfo`."""
+    note: _Note | None = None
+    """Why fields are absent or the health is what it is, in words."""
 
 
 class GpuReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,26 +91,38 @@ class GpuReport(msgspec.Struct, frozen=True, kw_only=True):
     platform: str = ""
     gpus: tuple[ReportedGpu, ...] | None = None
     """None: the agent has not looked yet."""
+    realtime_check: NodeCheck | None = None
+    """The node's own mode; None: its environment does not say."""
+    notes: tuple[str, ...] = ()
+    """What went wrong on the node beside its cards, in words."""
 
 
-class _Status(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+class ReportStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """The status of a report as it stands on the wire, in the object and in the agents' stream alike."""
+
     observed_at: Timestamp | None = None
     platform: str | None = None
     gpus: tuple[ReportedGpu, ...] | None = None
+    realtime_check: NodeCheck | None = None
+    notes: tuple[_Note, ...] | None = None
 
 
 class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     api_version: str
     kind: str
     metadata: OwnMeta
-    status: _Status | None = None
+    status: ReportStatus | None = None
 
 
 def decode_report(document: object, *, subject: str = KIND) -> GpuReport:
     """Read a report as a YAML or JSON parser returned it."""
     read = convert_document(document, _Document, subject=subject, forms=_FORMS)
     check_version(read.api_version, subject=subject)
-    status = read.status or _Status()
+    return report_of(read.status or ReportStatus(), node=read.metadata.name, subject=subject)
+
+
+def report_of(status: ReportStatus, *, node: str, subject: str = KIND) -> GpuReport:
+    """Return the report of a node whose status was read; raises `RequestError` where it makes no sense."""
     for position, gpu in enumerate(status.gpus or ()):
         if gpu.reserved_mib is not None and gpu.reserved_mib >= gpu.total_mib:
             raise RequestError(
@@ -92,22 +133,29 @@ def decode_report(document: object, *, subject: str = KIND) -> GpuReport:
                 accepted="less than totalMiB",
             )
     return GpuReport(
-        node=read.metadata.name,
+        node=node,
         observed_at=None if status.observed_at is None else seconds_of(status.observed_at),
         platform=status.platform or "",
         gpus=status.gpus,
+        realtime_check=status.realtime_check,
+        notes=status.notes or (),
+    )
+
+
+def status_of(report: GpuReport) -> ReportStatus:
+    """Return what is written of a report besides its node."""
+    return ReportStatus(
+        observed_at=None if report.observed_at is None else moment_of(report.observed_at),
+        platform=report.platform or None,
+        gpus=report.gpus,
+        realtime_check=report.realtime_check,
+        notes=report.notes or None,
     )
 
 
 def encode_report(report: GpuReport) -> dict[str, object]:
     """Write a report as plain mappings and lists, ready for JSON or YAML."""
-    status: dict[str, object] = {}
-    if report.observed_at is not None:
-        status["observedAt"] = format_time(report.observed_at)
-    if report.platform:
-        status["platform"] = report.platform
-    if report.gpus is not None:
-        status["gpus"] = msgspec.to_builtins(list(report.gpus))
+    status = msgspec.to_builtins(status_of(report))
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": report.node}, "status": status}
 
 

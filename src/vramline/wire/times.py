@@ -7,7 +7,7 @@ import msgspec
 
 from vramline.errors import RequestError
 
-__all__ = ["Timestamp", "format_time", "read_time", "seconds_of"]
+__all__ = ["Timestamp", "format_time", "moment_of", "read_time", "seconds_of"]
 
 Timestamp = Annotated[dt.datetime, msgspec.Meta(tz=True)]
 """A point in time as Kubernetes writes it (RFC 3339 with a zone)."""
@@ -38,10 +38,15 @@ def seconds_of(moment: dt.datetime) -> float:
     return (moment - _EPOCH).total_seconds()
 
 
+def moment_of(seconds: float) -> dt.datetime:
+    """Return the point in time of seconds since the epoch."""
+    return _EPOCH + dt.timedelta(seconds=seconds)
+
+
 def format_time(seconds: float) -> str:
     """Write seconds since the epoch as RFC 3339 in UTC.
 
     >>> format_time(60.0), format_time(0.25)
     ('1970-01-01T00:01:00Z', '1970-01-01T00:00:00.250000Z')
     """
-    return (_EPOCH + dt.timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+    return moment_of(seconds).isoformat().replace("+00:00", "Z")

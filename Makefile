@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 ARGS   ?=
 
-.PHONY: help setup demo test test-cluster soak cluster controlplane controlplane-if-possible check lint fmt bench bench-cluster bench-recovery pictures lock clean
+.PHONY: help setup demo test test-cluster soak cluster controlplane controlplane-if-possible check lint fmt bench bench-cluster bench-recovery pictures protos lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -66,6 +66,9 @@ bench-recovery: $(STAMP) controlplane  ## after kill -9: seconds until the next 
 
 pictures: $(STAMP)  ## take the pictures of the README again, from real runs
 	@$(BIN)/python tools/picture.py docs/pictures/simulate.svg 112 $(BIN)/vramline simulate -f examples/why-pending.yaml
+
+protos: $(STAMP)  ## make the message classes of kubelet's sockets again, from the .proto files
+	@cd src && ../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. vramline/agent/kubelet_api/*.proto
 
 lock: $(STAMP)  ## refresh requirements.lock from pyproject.toml
 	@$(BIN)/python -m pip install --quiet uv

@@ -5,16 +5,22 @@ import os
 from contextlib import suppress
 from random import Random
 
+import msgspec
 import pytest
 
 from kubernetes_builders import node_object, pod_object, report
 from scheduler.memory_store import Crash, MemoryStore
+from vramline.explain.history import History as DecisionHistory
 from vramline.model.rules import Rules
+from vramline.scheduler.cluster import RealCluster
 from vramline.scheduler.commit import Committer
+from vramline.scheduler.journal import Journal
 from vramline.scheduler.live import LiveState
 from vramline.scheduler.store import Binding, Done
+from vramline.scheduler.verbs import filter_nodes
 from vramline.wire import keys
 from vramline.wire.allocation import decode_allocation
+from vramline.wire.extender_v1 import ExtenderArgs
 from vramline.wire.kubernetes import PodObject
 
 NODES = ("n1", "n2")
@@ -159,10 +165,8 @@ def test_a_pod_deleted_meanwhile_leaves_no_claim() -> None:
     assert promised(store, "n1") == 0
 
 
-def test_an_orphan_claim_is_reaped_after_the_grace_period_and_not_before() -> None:
-    store = MemoryStore(Random(8))
-    store.create_pod(gpu_pod(1))
-    dying = Replica(store)
+def die_before_binding(store: MemoryStore, uid: str, node: str) -> None:
+    """A leader is killed between the claim and the binding."""
     original = store.bind
 
     async def die(binding: Binding) -> Done:
@@ -170,8 +174,43 @@ def test_an_orphan_claim_is_reaped_after_the_grace_period_and_not_before() -> No
 
     store.bind = die  # type: ignore[method-assign]
     with pytest.raises(Crash):
-        asyncio.run(dying.committer.bind("uid-1", "n1"))
+        asyncio.run(Replica(store).committer.bind(uid, node))
     store.bind = original  # type: ignore[method-assign]
+
+
+def test_a_pod_that_is_tried_anew_is_not_refused_because_of_its_own_old_promise() -> None:
+    store = MemoryStore(Random(11))
+    store.create_pod(gpu_pod(1, 32_000))
+    die_before_binding(store, "uid-1", "n1")
+    heir = Replica(store, epoch=2)
+    args = ExtenderArgs(pod=msgspec.to_builtins(store.pods["uid-1"]), names=("n1",))
+
+    cluster = RealCluster(heir.live, heir.committer)
+    answer = asyncio.run(filter_nodes(cluster, Journal(DecisionHistory()), args))
+
+    assert (answer.node_names, promised(store, "n1")) == (["n1"], 0)
+
+
+def test_a_promise_whose_binding_is_being_written_is_not_recalled() -> None:
+    store = MemoryStore(Random(12))
+    store.create_pod(gpu_pod(1))
+    replica = Replica(store)
+    original = store.bind
+
+    async def bind_while_filtered(binding: Binding) -> object:
+        await replica.committer.recall("uid-1")
+        return await original(binding)
+
+    store.bind = bind_while_filtered  # type: ignore[assignment, method-assign]
+
+    assert asyncio.run(replica.committer.bind("uid-1", "n1")).refused == ""
+    assert (promised(store, "n1"), store.writes) == (8_000, 2)
+
+
+def test_an_orphan_claim_is_reaped_after_the_grace_period_and_not_before() -> None:
+    store = MemoryStore(Random(8))
+    store.create_pod(gpu_pod(1))
+    die_before_binding(store, "uid-1", "n1")
     heir = Replica(store, epoch=2)
 
     assert promised(store, "n1") == 8_000
@@ -280,6 +319,7 @@ class History:
     async def attempt(self) -> None:
         replica, number = self.random.choice(self.replicas), self.random.randrange(12)
         with suppress(Crash):
+            await replica.committer.recall(f"uid-{number}")  # the pod is filtered
             await replica.committer.bind(f"uid-{number}", self.random.choice(NODES))
         check_books(self.store)
 

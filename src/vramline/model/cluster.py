@@ -54,6 +54,13 @@ class Cluster(Protocol):
         """Live pods whose allocation no ledger confirms; anything in it is a fault."""
         ...
 
+    async def recall(self, pod_uid: str) -> None:
+        """Take back what an earlier attempt promised to an unbound pod and did not keep.
+
+        Otherwise such a promise would stand in the way of the very pod that it was made to.
+        """
+        ...
+
     async def bind(self, pod_uid: str, node: str) -> BindOutcome:
         """Decide the cards on this node once more, claim them, and write the binding."""
         ...

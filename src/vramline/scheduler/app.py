@@ -120,7 +120,7 @@ class _Faces:
     async def filter(self, request: Request) -> Response:
         self._check_ready()
         args = read_extender_args(await read_body(request, MAX_BODY), self._lists)
-        result = filter_nodes(self._cluster, self._journal, args)
+        result = await filter_nodes(self._cluster, self._journal, args)
         if result.node_names is not None and len(result.node_names) < len(args.names):
             self._lists.expect(tuple(result.node_names))
         return reply(result)

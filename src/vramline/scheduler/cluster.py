@@ -50,6 +50,10 @@ class RealCluster:
         """Live pods whose allocation no ledger confirms."""
         return self.live.disagreements()
 
+    async def recall(self, pod_uid: str) -> None:
+        """Take back what an earlier attempt promised to an unbound pod and did not keep."""
+        await self.committer.recall(pod_uid)
+
     async def bind(self, pod_uid: str, node: str) -> BindOutcome:
         """Claim cards on the node, and bind."""
         return await self.committer.bind(pod_uid, node)

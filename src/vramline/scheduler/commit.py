@@ -89,6 +89,14 @@ class Committer:
             f"the ledger of {node} was not written: {lost.detail or 'an earlier promise stands'}"
         )
 
+    async def recall(self, pod_uid: str) -> None:
+        """Take back promises to a pod whose binding nobody is writing: it is being scheduled anew."""
+        if not self._live.nodes_promised_to(pod_uid) or self._epoch() is None:
+            return
+        pod = self._live.pods.get(pod_uid)
+        if pod is not None and pod.node is None and not self._live.is_held(pod_uid):
+            await self._take_back(pod)
+
     async def reap(self) -> None:
         """Remove stored claims that are over: memory proved free, and promises never kept."""
         if self._epoch() is None:

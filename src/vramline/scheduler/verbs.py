@@ -42,7 +42,7 @@ _SAME_MOMENT_S = 0.5
 Numbers = npt.NDArray[np.int64]
 
 
-def filter_nodes(cluster: Cluster, journal: Journal, args: ExtenderArgs) -> ExtenderFilterResult:
+async def filter_nodes(cluster: Cluster, journal: Journal, args: ExtenderArgs) -> ExtenderFilterResult:
     """Return all nodes that fit, and for every other node why not.
 
     A pod whose own request is wrong comes back as `error`; a pod that asks for no GPU fits everywhere.
@@ -54,6 +54,7 @@ def filter_nodes(cluster: Cluster, journal: Journal, args: ExtenderArgs) -> Exte
     journal.last_pod = args.pod, pod
     if pod.ask is None:
         return _answer(args, None, {}, {})
+    await cluster.recall(pod.uid)
     numbers = cluster.fleet.node_numbers(args.names)
     decision = _decide_among(cluster, pod, pod.ask, numbers)
     journal.last_filter = decision

@@ -77,6 +77,10 @@ class SeenCluster:
         """Live pods whose allocation no ledger confirms."""
         return self.live.disagreements()
 
+    async def recall(self, pod_uid: str) -> None:
+        """Nothing: what is only read cannot be changed."""
+        del pod_uid
+
     async def bind(self, pod_uid: str, node: str) -> BindOutcome:
         """Refuse: what is only read cannot be changed."""
         return BindOutcome(f"{pod_uid} cannot be bound to {node}: this is a view of the cluster")

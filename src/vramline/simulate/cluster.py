@@ -162,6 +162,10 @@ class EmbeddedCluster:
             explanation=explanation,
         )
 
+    async def recall(self, pod_uid: str) -> None:
+        """Nothing: here a claim and its binding are one step."""
+        del pod_uid
+
     async def bind(self, pod_uid: str, node: str) -> BindOutcome:
         """Decide the cards on `node` once more, claim them, and bind."""
         pod = self._pods.get(pod_uid)

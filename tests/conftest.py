@@ -1,6 +1,12 @@
-"""How hypothesis runs: the same examples everywhere, no wall-clock deadline."""
+"""How hypothesis runs, the same everywhere and with no wall-clock deadline; cards for whoever asks."""
 
+import os
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+from fakenvml import CompilerMissingError, FakeNvml
 
 settings.register_profile(
     "house",
@@ -10,3 +16,14 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("house")
+
+
+@pytest.fixture
+def fake_nvml(tmp_path: Path) -> FakeNvml:
+    """A stand-in NVML library, with no cards yet. Skipped where nothing can compile it, but not in CI."""
+    try:
+        return FakeNvml(tmp_path)
+    except CompilerMissingError as error:
+        if os.environ.get("CONTROLPLANE_REQUIRED"):
+            pytest.fail(str(error))
+        pytest.skip(str(error))

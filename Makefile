@@ -32,13 +32,14 @@ test-cluster: $(STAMP) controlplane  ## the end-to-end tests alone, against a re
 soak: $(STAMP) controlplane  ## kill the scheduler twenty times at every point (ARGS for pytest)
 	@CONTROLPLANE_REQUIRED=1 KILLS=20 $(BIN)/python -m pytest -q tests/e2e/test_kills.py $(ARGS)
 
-controlplane: $(STAMP)  ## build etcd, kube-apiserver and kube-scheduler once, into a cache outside the tree
+controlplane: $(STAMP)  ## build etcd, kube-apiserver, kube-scheduler and, for root, kubelet once, into a cache outside the tree
 	@PYTHONPATH=tests $(BIN)/python -m controlplane.commands
+	@PYTHONPATH=tests $(BIN)/python -m realnode.machine
 
 controlplane-if-possible: $(STAMP)
 	@if command -v go >/dev/null || [ -n "$$CONTROLPLANE_REQUIRED" ]; then $(MAKE) --no-print-directory controlplane; fi
 
-cluster: $(STAMP)  ## run a real control plane with fake GPU nodes for your shell (ARGS=--controllers for more)
+cluster: $(STAMP)  ## run a real control plane with fake GPU nodes for your shell (ARGS='--controllers --real-node' for more)
 	@PYTHONPATH=tests $(BIN)/python -m controlplane $(ARGS)
 
 check: $(STAMP) lint  ## everything that needs no run: format, lint, types, import contracts, spelling

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,21 +36,21 @@ class Commands:
         return str(self.folder / name)
 
 
-def find_commands() -> Commands:
+def find_commands(names: Sequence[str] = NAMES) -> Commands:
     """Return commands that are there already; never builds."""
     for folder in _folders():
-        if all((folder / name).is_file() for name in NAMES):
+        if all((folder / name).is_file() for name in names):
             return Commands(folder)
     raise CommandsMissingError(
-        f"no control plane: {', '.join(NAMES)} in none of {', '.join(map(str, _folders()))};"
+        f"no control plane: {', '.join(names)} in none of {', '.join(map(str, _folders()))};"
         " `make controlplane` builds them (needs Go, takes about ten minutes once)"
     )
 
 
-def obtain_commands() -> Commands:
+def obtain_commands(names: Sequence[str] = NAMES) -> Commands:
     """Return the commands, building what is missing. Several callers at once build only once."""
     try:
-        return find_commands()
+        return find_commands(names)
     except CommandsMissingError:
         if shutil.which("go") is None:
             raise
@@ -57,7 +58,7 @@ def obtain_commands() -> Commands:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for name in NAMES:
+        for name in names:
             if not (folder / name).is_file():
                 _build(name, folder)
     return Commands(folder)
@@ -69,8 +70,15 @@ def _folders() -> list[Path]:
 
 
 def _cache() -> Path:
+    """Where builds of these sources are kept.
+
+    The name follows what is pinned by hand, not the modules that come with it, so that one more command does
+    not cost the others their builds.
+    """
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    digest = hashlib.sha256((_SOURCES / "go.sum").read_bytes()).hexdigest()[:12]
+    lines = (_SOURCES / "go.mod").read_text().splitlines()
+    pinned = "\n".join(line for line in lines if not line.endswith("// indirect"))
+    digest = hashlib.sha256(pinned.encode()).hexdigest()[:12]
     return root / "vramline" / f"controlplane-{VERSION}-{digest}"
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from controlplane.commands import Commands, CommandsMissingError, find_commands
 from controlplane.plane import ControlPlane, control_plane
+from realnode.machine import NodeMissingError, Programs, find_programs
 
 
 @pytest.fixture(scope="session")
@@ -15,6 +16,17 @@ def commands() -> Commands:
     try:
         return find_commands()
     except CommandsMissingError as error:
+        if os.environ.get("CONTROLPLANE_REQUIRED"):
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def programs() -> Programs:
+    """What a real node runs. Where it is missing the tests are skipped, but not in CI."""
+    try:
+        return find_programs()
+    except NodeMissingError as error:
         if os.environ.get("CONTROLPLANE_REQUIRED"):
             pytest.fail(str(error))
         pytest.skip(str(error))

@@ -22,17 +22,19 @@ from pathlib import Path, PurePosixPath
 from vramline.errors import TransientError
 
 __all__ = [
+    "DRIVER_ROOTS",
     "LIBRARY_NAME",
     "FoundLibrary",
     "LibraryKind",
     "NvmlLibraryNotFoundError",
     "TriedPath",
+    "advise_about_library",
     "find_library",
 ]
 
 LIBRARY_NAME = "libnvidia-ml.so.1"
 
-_DRIVER_ROOTS = (PurePosixPath("/run/nvidia/driver"),)
+DRIVER_ROOTS = (PurePosixPath("/run/nvidia/driver"),)
 _LINKER_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 _TEGRA_FOLDERS = ("/usr/lib/aarch64-linux-gnu/nvidia", "/usr/lib/aarch64-linux-gnu/tegra")
 _ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
@@ -79,7 +81,7 @@ class NvmlLibraryNotFoundError(TransientError):
         self.tried = tried
         super().__init__(
             f"NVML is not usable: {LIBRARY_NAME} for {machine} was not found;"
-            f" tried {', '.join(map(str, tried))}. {_advice(machine)}",
+            f" tried {', '.join(map(str, tried))}. {advise_about_library(machine)}",
             retry_after_s=30.0,
         )
 
@@ -89,7 +91,7 @@ def find_library(
     root: Path,
     machine: str,
     explicit: Path | None = None,
-    driver_roots: tuple[PurePosixPath, ...] = _DRIVER_ROOTS,
+    driver_roots: tuple[PurePosixPath, ...] = DRIVER_ROOTS,
 ) -> FoundLibrary:
     """Return the NVML library for `machine` (as `platform.machine()` says) in the file system at `root`.
 
@@ -186,7 +188,7 @@ def _objection(path: Path, machine: str) -> str:
     return "" if wanted is None or found == wanted else "for another machine"
 
 
-def _advice(machine: str) -> str:
+def advise_about_library(machine: str) -> str:
     """Say what to do about it."""
     if machine == "aarch64":
         return (

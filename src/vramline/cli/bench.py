@@ -1,10 +1,13 @@
 """`vramline bench`: figures about the product's own code."""
 
+import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from vramline.bench.decide import DecideFigures, DecideReport, measure_decide
+from vramline.bench.estimate import EstimateReport, compare_runs
 from vramline.bench.manifests import ClusterShape
 from vramline.bench.simulate import SimulateFigures, measure_simulate
 from vramline.cli.apps import examples, new_app
@@ -62,6 +65,76 @@ def simulate(
     """CPU time of `vramline simulate` on a whole cluster, from JSON to the fate of every pod."""
     done = measure_simulate(ClusterShape(nodes=nodes, gpus=gpus, pods=pods, seed=seed))
     print_data(done, output, table=lambda: _print_simulation(done))
+
+
+@app.command(
+    epilog=examples(
+        "vramline bench estimate --measured vllm_h100_measured.csv",
+        "VRAMLINE_DATA=data vramline bench estimate -o json",
+    )
+)
+def estimate(
+    *,
+    measured: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="CSV",
+            help="Measured runs.  [default: models/vllm_h100_measured.csv in $VRAMLINE_DATA]",
+            show_default=False,
+        ),
+    ] = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Errors of `vramline estimate` on measured runs of vLLM, part by part."""
+    report = compare_runs(_measured_file(measured))
+    print_data(report, output, table=lambda: _print_errors(report))
+
+
+def _measured_file(measured: Path | None) -> Path:
+    data = os.environ.get("VRAMLINE_DATA")
+    if measured is None and not data:
+        raise RequestError(
+            subject="bench estimate",
+            problem="there is nothing to compare with",
+            accepted="--measured CSV, or VRAMLINE_DATA with models/vllm_h100_measured.csv in it",
+        )
+    return measured or Path(data or "") / "models" / "vllm_h100_measured.csv"
+
+
+def _print_errors(report: EstimateReport) -> None:
+    columns = ["model", "tp", "pp", "weights", "error", "activation", "error", "graphs", "error", "kv error"]
+    columns += ["all but KV", "error", "inside"]
+    print_table(
+        columns,
+        [
+            (
+                run.model,
+                str(run.tp),
+                str(run.pp),
+                f"{run.weights:.2f}",
+                f"{run.weights_error:+.2%}",
+                f"{run.activation:.2f}",
+                f"{run.activation_error:+.1%}",
+                f"{run.graphs:.2f}",
+                f"{run.graphs_error:+.1%}",
+                f"{run.kv_error:+.3%}",
+                f"{run.fixed:.2f}",
+                f"{run.fixed_error:+.1%}",
+                "yes" if run.inside else "no",
+            )
+            for run in report.runs
+        ],
+        numbers=columns[1:-1],
+    )
+    typer.echo("")
+    print_table(
+        ["error of", "median", "worst"],
+        [(each.part, f"{each.median:.3%}", f"{each.worst:+.3%}") for each in report.errors],
+        numbers=["median", "worst"],
+    )
+    typer.echo(f"GiB. {report.inside} of {len(report.runs)} runs lie between low and high.")
+    for line in report.skipped:
+        typer.echo(f"skipped: {line}", err=True)
 
 
 def _print_simulation(done: SimulateFigures) -> None:

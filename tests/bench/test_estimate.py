@@ -1,0 +1,47 @@
+"""How good the estimate is, on runs that somebody measured."""
+
+from pathlib import Path
+
+import pytest
+
+from inference.models import data_folder
+from vramline.bench.estimate import EstimateReport, compare_runs
+from vramline.errors import RequestError
+
+
+@pytest.fixture(scope="module")
+def report() -> EstimateReport:
+    return compare_runs(data_folder() / "vllm_h100_measured.csv")
+
+
+def test_every_measured_run_is_compared(report: EstimateReport) -> None:
+    assert (len(report.runs), report.skipped) == (41, [])
+
+
+def test_cache_per_token_is_within_two_per_mille(report: EstimateReport) -> None:
+    assert max(abs(run.kv_error) for run in report.runs) < 0.002
+
+
+def test_weights_are_within_one_and_a_half_percent(report: EstimateReport) -> None:
+    assert max(abs(run.weights_error) for run in report.runs) < 0.015
+
+
+def test_all_but_the_cache_is_within_five_percent(report: EstimateReport) -> None:
+    assert max(abs(run.fixed_error) for run in report.runs) < 0.05
+
+
+def test_every_run_lies_between_low_and_high(report: EstimateReport) -> None:
+    assert report.inside == len(report.runs)
+
+
+def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("model,status\nQwen/Qwen3-8B,ok\n", encoding="utf-8")
+
+    with pytest.raises(RequestError, match="cannot be read"):
+        compare_runs(tmp_path / "x.csv")
+
+
+def test_rows_that_cannot_be_compared_are_listed(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("model,status\na/b,ok\nQwen/Qwen3-8B,oom\n", encoding="utf-8")
+
+    assert compare_runs(tmp_path / "x.csv").skipped == ["a/b: not known here", "Qwen/Qwen3-8B: oom"]

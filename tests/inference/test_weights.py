@@ -1,0 +1,51 @@
+"""Weights on each GPU."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference.models import measured
+from vramline.bench.estimate import read_measured_models
+from vramline.errors import RequestError
+from vramline.inference.weights import check_parallelism, layers_of_stages, stage_weights
+
+
+@pytest.mark.parametrize(
+    ("layers", "pp", "sizes"),
+    [
+        pytest.param(32, 4, [8, 8, 8, 8], id="even"),
+        pytest.param(62, 4, [15, 16, 16, 15], id="two left over"),
+        pytest.param(5, 1, [5], id="one stage"),
+    ],
+)
+def test_layers_are_dealt_out_to_stages(layers: int, pp: int, sizes: list[int]) -> None:
+    assert [len(stage) for stage in layers_of_stages(layers, pp)] == sizes
+
+
+@pytest.mark.parametrize("tp", [3, 5, 64])
+def test_a_degree_that_does_not_divide_the_heads_is_refused_with_those_that_do(tp: int) -> None:
+    with pytest.raises(RequestError, match="accepted: 1, 2, 4, 8, 16, 32"):
+        check_parallelism(measured("meta-llama/Llama-3.1-8B-Instruct").architecture, tp, 1)
+
+
+def test_more_stages_than_layers_are_refused() -> None:
+    with pytest.raises(RequestError, match="is more than there are layers; accepted: 1 to 32"):
+        check_parallelism(measured("meta-llama/Llama-3.1-8B-Instruct").architecture, 1, 33)
+
+
+def test_key_value_heads_are_never_cut() -> None:
+    """Qwen2.5-7B has 4 of them: at tp 28 each GPU holds one whole, seven times as many as one copy needs."""
+    built = measured("Qwen/Qwen2.5-7B-Instruct").architecture
+    parts = [stage_weights(built, None, number_bytes=2, tp=tp, pp=1)[0] for tp in (1, 4, 28)]
+
+    assert parts[0] < 4 * parts[1] < 28 * parts[2]
+
+
+@given(st.sampled_from(sorted(read_measured_models())), st.sampled_from([1, 2, 4]), st.integers(1, 4))
+def test_all_gpus_together_hold_at_least_the_model(name: str, tp: int, pp: int) -> None:
+    model = measured(name)
+    whole = stage_weights(model.architecture, model.scheme, number_bytes=2, tp=1, pp=1)[0]
+    dealt = stage_weights(model.architecture, model.scheme, number_bytes=2, tp=tp, pp=pp)
+
+    assert tp * sum(dealt) >= whole * 0.999
+    assert max(dealt) <= whole

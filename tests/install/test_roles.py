@@ -54,7 +54,7 @@ def test_nothing_is_allowed_by_wildcard(role: Object) -> None:
     ("kind", "verbs"),
     [
         ("pods", {"create", "update", "patch", "delete", "deletecollection"}),
-        ("nodes", {"create", "update", "patch", "delete", "deletecollection"}),
+        ("nodes", {"create", "update", "delete", "deletecollection"}),
         ("pods/status", {"update"}),
         ("vramline.io/gpuledgers", {"patch", "delete", "deletecollection"}),
         ("vramline.io/gpureports", {"patch", "delete", "deletecollection"}),
@@ -68,6 +68,13 @@ def test_no_role_of_ours_allows(kind: str, verbs: set[str]) -> None:
     allowed = {right[4] for role in ROLES for right in rights_of(role) if right[2] == kind}
 
     assert allowed & verbs == set()
+
+
+def test_only_an_agent_may_patch_nodes_and_a_policy_says_what_of_them() -> None:
+    patching = {right[0] for role in ROLES for right in rights_of(role) if right[2::2] == ("nodes", "patch")}
+
+    assert patching == {"vramline-agent"}
+    assert find_object(OBJECTS, "ValidatingAdmissionPolicy", "vramline-own-node")
 
 
 def test_secrets_are_reached_by_name_only() -> None:

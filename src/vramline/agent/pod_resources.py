@@ -1,21 +1,26 @@
-"""Which pod holds which devices: kubelet's own word, over its pod resources socket."""
+"""Which devices there are, and which pod holds which: kubelet's own word, over its pod resources socket."""
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import grpc
 import grpc.aio
 import msgspec
+from google.protobuf.message import Message
 
 from vramline.agent.kubelet_api import podresources_v1_pb2 as messages
 from vramline.errors import TransientError
 
-__all__ = ["POD_RESOURCES_SOCKET", "HeldDevice", "list_held_devices"]
+__all__ = ["POD_RESOURCES_SOCKET", "HeldDevice", "list_devices", "list_held_devices"]
 
 POD_RESOURCES_SOCKET = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
 """Where every kubelet has it."""
 
 _LIST = "/v1.PodResourcesLister/List"
+_ALLOCATABLE = "/v1.PodResourcesLister/GetAllocatableResources"
+
+_Answer = TypeVar("_Answer", bound=Message)
 
 
 class HeldDevice(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,19 +43,36 @@ async def list_held_devices(socket: Path, *, timeout_s: float = 5.0) -> tuple[He
 
     A device is listed from the moment in which kubelet admitted its pod until the pod has ended.
     """
+    request = messages.ListPodResourcesRequest()
+    return tuple(_read(await _ask(socket, _LIST, request, messages.ListPodResourcesResponse, timeout_s)))
+
+
+async def list_devices(socket: Path, *, timeout_s: float = 5.0) -> tuple[tuple[str, str], ...]:
+    """Ask for every device that kubelet could hand out, as resource and id; raises `TransientError`.
+
+    A device that its plugin calls unhealthy is not among them.
+    """
+    request = messages.AllocatableResourcesRequest()
+    answer = await _ask(socket, _ALLOCATABLE, request, messages.AllocatableResourcesResponse, timeout_s)
+    return tuple((each.resource_name, device) for each in answer.devices for device in each.device_ids)
+
+
+async def _ask(
+    socket: Path, method: str, request: Message, answer: type[_Answer], timeout_s: float
+) -> _Answer:
     async with grpc.aio.insecure_channel(f"unix:{socket}") as channel:
         call = channel.unary_unary(
-            _LIST,
-            request_serializer=messages.ListPodResourcesRequest.SerializeToString,
-            response_deserializer=messages.ListPodResourcesResponse.FromString,
+            method,
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=answer.FromString,
         )
         try:
-            answer = await call(messages.ListPodResourcesRequest(), timeout=timeout_s)
+            found: _Answer = await call(request, timeout=timeout_s)
         except grpc.aio.AioRpcError as error:
             raise TransientError(
                 f"kubelet's pod resources at {socket}: {error.code().name}, {error.details()}"
             ) from error
-    return tuple(_read(answer))
+    return found
 
 
 def _read(answer: messages.ListPodResourcesResponse) -> Iterator[HeldDevice]:

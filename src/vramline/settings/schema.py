@@ -17,10 +17,12 @@ from vramline.settings.values import (
     as_label_value,
     as_margin,
     as_optional_address,
+    as_path,
     as_scheduler_name,
     as_switch,
     as_verbosity,
     duration,
+    duration_between,
     one_of,
 )
 from vramline.units import Mib
@@ -136,6 +138,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Where HTTP is served. Default loopback: nothing is open to the network unless somebody says so."""
     webhook_listen: Address | None = None
     """Where the admission webhook is served, over TLS. Default nowhere: who runs it in a cluster says so."""
+    sample_interval_s: float = 1.0
+    """Seconds from one look of an agent at its cards to the next. Default 1: a spike is seen before the next
+    pod is placed, for less than a hundredth of a core."""
+    report_interval_s: float = 30.0
+    """Seconds after which an agent writes its report even where nothing changed. Default 30: three fit into
+    the age at which a report is stale."""
+    report_threshold: Mib = Mib(64)
+    """MiB by which memory in use must have moved for a report before its time. Default 64: less is noise."""
+    metrics_listen: Address | None = Address("127.0.0.1", 8781)
+    """Where an agent serves /metrics and /healthz. Default loopback, as `listen`."""
+    nvml_library: str = ""
+    """NVML library, or its folder, that is used instead of looking for one. Default empty: it is found."""
     scheduler_name: str = "vramline"
     """What the webhook writes into `spec.schedulerName`. Default vramline, as the chart names the profile."""
     scheduler_name_policy: SchedulerNamePolicy = SchedulerNamePolicy.DEFAULT
@@ -248,6 +262,38 @@ SETTINGS: tuple[Setting, ...] = (
         field="webhook_listen",
         parse=as_optional_address,
         accepted="an IP address and a port, such as 0.0.0.0:8443, or empty for no webhook",
+    ),
+    Setting(
+        name="sampleInterval",
+        field="sample_interval_s",
+        parse=duration_between(0.1, 60.0),
+        accepted="a duration from 100ms to 1m",
+        flag="--interval",
+    ),
+    Setting(
+        name="reportInterval",
+        field="report_interval_s",
+        parse=duration_between(1.0, 600.0),
+        accepted="a duration from 1s to 10m",
+    ),
+    Setting(
+        name="reportThreshold",
+        field="report_threshold",
+        parse=as_margin,
+        accepted="MiB as a whole number, or 64Mi, 1Gi; 0 for every change",
+    ),
+    Setting(
+        name="metricsListen",
+        field="metrics_listen",
+        parse=as_optional_address,
+        accepted="an IP address and a port, such as 0.0.0.0:8781, or empty for nowhere",
+    ),
+    Setting(
+        name="nvmlLibrary",
+        field="nvml_library",
+        parse=as_path,
+        accepted="an absolute path to libnvidia-ml.so.1 or its folder, or empty to look for it",
+        flag="--library",
     ),
     Setting(
         name="schedulerName",

@@ -17,10 +17,12 @@ __all__ = [
     "as_label_value",
     "as_margin",
     "as_optional_address",
+    "as_path",
     "as_scheduler_name",
     "as_switch",
     "as_verbosity",
     "duration",
+    "duration_between",
     "one_of",
 ]
 
@@ -93,6 +95,26 @@ def duration(*, may_be_zero: bool) -> Callable[[object], float]:
         return seconds
 
     return parse
+
+
+def duration_between(low_s: float, high_s: float) -> Callable[[object], float]:
+    """Return a parser for seconds with narrower bounds."""
+
+    def parse(raw: object) -> float:
+        seconds = duration(may_be_zero=True)(raw)
+        if not low_s <= seconds <= high_s:
+            raise ValueError(f"must be from {low_s:g} s to {high_s:g} s")
+        return seconds
+
+    return parse
+
+
+def as_path(raw: object) -> str:
+    """Read an absolute path; empty is none."""
+    text = _quoted(raw)
+    if text and (not text.startswith("/") or not text.isprintable()):
+        raise ValueError("is not an absolute path")
+    return text
 
 
 def as_verbosity(raw: object) -> int:

@@ -1,7 +1,7 @@
 """Frames between a node's agent and a replica of the scheduler: JSON text, one frame a message.
 
     agent → scheduler   {"kind": "sample", "ageMs": 12, "status": {…}}         every sample
-                        {"kind": "look", "id": 7, "ageMs": 0, "status": {…}}   answer: only the cards asked for
+                        {"kind": "look", "id": 7, "ageMs": 0, "status": {…}}   answer: the cards asked for
     scheduler → agent   {"kind": "look", "id": 7, "gpus": ["GPU-…"]}           look at these cards now
                         {"kind": "wake"}                                       memory matters: stamp the Node
 

@@ -78,25 +78,6 @@ def test_kubectl_reads_the_log_of_a_pod_on_localhost(
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "words\n"
 
 
-def test_pods_outlive_a_kubelet_that_is_killed(admin: httpx.Client, nodes: tuple[RealNode, RealNode]) -> None:
-    node = nodes[0]
-    before = start(admin, node, busybox_pod("survivor"))
-
-    node.kill_kubelet()
-    node.start_kubelet()
-    node.wait_until_ready()
-
-    start(admin, node, busybox_pod("next"))
-    after = admin.get(f"{PODS}/survivor").json()
-    assert is_running(after)
-    assert container_of(after) == container_of(before)
-
-
-def container_of(pod: dict[str, Any]) -> tuple[str, int]:
-    [status] = pod["status"]["containerStatuses"]
-    return status["containerID"], status["restartCount"]
-
-
 def test_a_node_may_change_no_other_node(plane: ControlPlane, nodes: tuple[RealNode, RealNode]) -> None:
     headers = {"Content-Type": "application/merge-patch+json"}
     change = {"metadata": {"annotations": {"a": "b"}}}

@@ -94,6 +94,9 @@ class RealNode:
         """Wait until it is Ready, and take the taint away as the node lifecycle controller would."""
         with self.plane.client() as admin:
             wait_until(lambda: _is_ready(admin, self.name), f"node {self.name}", children=(self._kubelet,))
+            wait_until(
+                lambda: self._knows_its_pods(admin), "kubelet to know its pods", children=(self._kubelet,)
+            )
             wait_until(lambda: _remove_taint(admin, self.name), "a write of the node")
 
     # ── pods ─────────────────────────────────────────────────────────────────────────────────────────
@@ -117,6 +120,13 @@ class RealNode:
             for line in procs.read_text().split()
         }
         return sorted(_pid_inside(pid) for pid in machine_pids)
+
+    def _knows_its_pods(self, admin: httpx.Client) -> bool:
+        """Whether kubelet, perhaps started again, has heard of every pod that is bound to the node."""
+        query = {"fieldSelector": f"spec.nodeName={self.name}"}
+        bound = admin.get("/api/v1/pods", params=query).raise_for_status().json()["items"]
+        known = self._http.get("/pods").raise_for_status().json().get("items") or []
+        return {each["metadata"]["uid"] for each in bound} <= {each["metadata"]["uid"] for each in known}
 
     # ── processes ────────────────────────────────────────────────────────────────────────────────────
 

@@ -176,7 +176,8 @@ def _objection(path: Path, machine: str) -> str:
     """Say why a file cannot be the library; empty: it can."""
     try:
         with path.open("rb") as file:
-            header = file.read(20)
+            header = file.read(64)
+            size = os.fstat(file.fileno()).st_size
     except FileNotFoundError:
         return "not there"
     except OSError as failure:
@@ -184,8 +185,18 @@ def _objection(path: Path, machine: str) -> str:
     if not header.startswith(b"\x7fELF") or len(header) < 20:
         return "not a library"
     wanted = _ELF_MACHINES.get(machine)
-    found = int.from_bytes(header[18:20], "little")
-    return "" if wanted is None or found == wanted else "for another machine"
+    if wanted not in {None, int.from_bytes(header[18:20], "little")}:
+        return "for another machine"
+    return "cut off" if _needed_size(header) > size else ""
+
+
+def _needed_size(header: bytes) -> int:
+    """Return how long a 64-bit file must be: its last table ends it. Loading a shorter one kills a process."""
+    if len(header) < 64:
+        return 0
+    (offset,) = struct.unpack_from("<Q", header, 40)
+    entry_size, count = struct.unpack_from("<HH", header, 58)
+    return int(offset + entry_size * count)
 
 
 def advise_about_library(machine: str) -> str:

@@ -26,7 +26,7 @@ FAULTS: dict[str, Fault] = {
     "DRIVER_NOT_LOADED": Fault(
         "the library is there, but the kernel's driver does not answer: it is not loaded, or its device"
         " files are not in this container",
-        "Load the driver (`lsmod | grep nvidia`, `nvidia-smi` on the host) and mount /dev/nvidiactl and"
+        "Load the driver (`modprobe nvidia`, then `nvidia-smi` on the host) and mount /dev/nvidiactl and"
         " /dev/nvidia*; on a Jetson mount /dev",
     ),
     "NO_PERMISSION": Fault(
@@ -40,7 +40,7 @@ FAULTS: dict[str, Fault] = {
         " this container (NVIDIA_VISIBLE_DEVICES must be all)",
     ),
     "GPU_IS_LOST": Fault(
-        "the card has fallen off the bus or has stopped to answer",
+        "the card has fallen off the bus or has stopped answering",
         "Look for Xid 79 in the kernel's log; drain the node and reset the card or restart the machine",
     ),
     "GPU_NOT_FOUND": Fault(

@@ -191,7 +191,7 @@ def _objection(path: Path, machine: str) -> str:
 
 
 def _needed_size(header: bytes) -> int:
-    """Return how long a 64-bit file must be: its last table ends it. Loading a shorter one kills a process."""
+    """Return where a 64-bit file ends, by its last table. Loading a shorter one would kill the process."""
     if len(header) < 64:
         return 0
     (offset,) = struct.unpack_from("<Q", header, 40)

@@ -18,10 +18,11 @@ from vramline.probes.device import DeviceReading, Failed, HealthEvent, ProbeErro
 from vramline.probes.faults import failed, nvml_code, probe_error
 from vramline.probes.lane import Lane, LaneTimeoutError, Outcome
 from vramline.probes.library import FoundLibrary
-from vramline.probes.nvidia_card import CardReader, Place, nothing_known
+from vramline.probes.nvidia_card import CardReader, Place
 from vramline.probes.nvml import Handle, Questions
 from vramline.probes.nvml_library import load_nvml
 from vramline.probes.options import ProbeOptions
+from vramline.probes.unanswered import unanswered
 from vramline.probes.xid import describe_xid
 
 __all__ = ["NvidiaProbe"]
@@ -82,7 +83,10 @@ class NvidiaProbe:
             until = time.monotonic() + self._options.timeout_s
             places = self._places()
             if isinstance(places, Failed):
-                readings = [nothing_known(uuid, index, places) for index, uuid in sorted(self._known.items())]
+                readings = [
+                    unanswered(Vendor.NVIDIA, uuid, index, places)
+                    for index, uuid in sorted(self._known.items())
+                ]
                 if not readings:
                     raise self._not_usable(places)
             else:
@@ -161,7 +165,9 @@ class NvidiaProbe:
         try:
             return outcome.wait(until)
         except LaneTimeoutError as error:
-            return nothing_known(self._known.get(place.index), place.index, Failed("TIMEOUT", str(error)))
+            return unanswered(
+                Vendor.NVIDIA, self._known.get(place.index), place.index, Failed("TIMEOUT", str(error))
+            )
 
     def _note(self, readings: list[DeviceReading]) -> None:
         """Remember who is where, and whether the library should be opened anew."""
@@ -182,7 +188,7 @@ class NvidiaProbe:
         for uuid in sorted(missing):
             code = "GPU_NOT_FOUND" if uuid in self._seen else "NOT_FOUND"
             why = failed(code, f"failed to get device handle for UUID {uuid}")
-            found.append(nothing_known(uuid, None, why))
+            found.append(unanswered(Vendor.NVIDIA, uuid, None, why))
         return found
 
     def _heal(self) -> None:

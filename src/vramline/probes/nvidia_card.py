@@ -11,16 +11,16 @@ from vramline.probes.device import (
     Answer,
     DeviceReading,
     Failed,
-    HealthFacts,
     Link,
     MemorySource,
     Unsupported,
     Vendor,
 )
 from vramline.probes.nvml import Handle, Memory, Questions, is_unified
+from vramline.probes.unanswered import unanswered
 from vramline.units import Mib
 
-__all__ = ["CardReader", "Place", "nothing_known"]
+__all__ = ["CardReader", "Place"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,11 @@ class CardReader:
     def read(self, place: Place, known: str | None, peers: dict[str, Handle]) -> DeviceReading:
         """Return a reading. `known` is the UUID that was there before, `peers` are the other cards."""
         if isinstance(place.handle, Failed):
-            return nothing_known(known, place.index, place.handle)
+            return unanswered(Vendor.NVIDIA, known, place.index, place.handle)
         card = Questions(place.handle)
         uuid = card.uuid()
         if isinstance(uuid, Unsupported | Failed):
-            return nothing_known(known, place.index, uuid)
+            return unanswered(Vendor.NVIDIA, known, place.index, uuid)
         facts = self._facts_of(uuid, card, {peer: peers[peer] for peer in sorted(peers) if peer != uuid})
         if facts.unified:
             return self._read_unified(uuid, place.index, card, facts)
@@ -114,33 +114,6 @@ class CardReader:
             utilization_percent=_first(reading.utilization_percent, unified.read_load(self._root)),
             temperature_c=_first(reading.temperature_c, unified.read_temperature(self._root)),
         )
-
-
-def nothing_known(uuid: str | None, index: int | None, why: Unsupported | Failed) -> DeviceReading:
-    """Return a reading of a card that does not answer; what it was called is known from before."""
-    return DeviceReading(
-        uuid=why if uuid is None else uuid,
-        index=why if index is None else index,
-        vendor=Vendor.NVIDIA,
-        physical_id=why,
-        model=why,
-        total=why,
-        reserved=why,
-        used=why,
-        memory_source=why,
-        unified=why,
-        used_by_gpu=why,
-        used_by_gpu_source=why,
-        utilization_percent=why,
-        temperature_c=why,
-        processes=why,
-        health=HealthFacts(ecc_corrected=why, ecc_uncorrected=why, rows_pending=why, rows_failed=why),
-        numa=why,
-        memory_numa=why,
-        links=why,
-        mig_enabled=why,
-        mig=why,
-    )
 
 
 def _reading(uuid: str, index: int, card: Questions, facts: _Facts, memory: Memory) -> DeviceReading:

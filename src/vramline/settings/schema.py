@@ -112,6 +112,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How observations count. Default strict: a promise that the card cannot keep is worse than a wait."""
     margin: Mib = Mib(100)
     """MiB of every card that are never promised. Default 100: covers what an idle driver keeps unlisted."""
+    host_reserve: Mib = Mib(1024)
+    """MiB that a machine whose GPU has no memory of its own keeps for itself. Default 1024: kubelet, kernel and
+    what they start must live beside the pods."""
     observation_max_age_s: float = 90.0
     """Seconds after which a card's report is stale. Default 90: a late report or two is normal."""
     observation_max_age_stream_s: float = 5.0
@@ -221,6 +224,12 @@ SETTINGS: tuple[Setting, ...] = (
         field="margin",
         parse=as_margin,
         accepted="MiB as a whole number, or 100Mi, 1Gi; 0 for none",
+    ),
+    Setting(
+        name="hostReserve",
+        field="host_reserve",
+        parse=as_margin,
+        accepted="MiB as a whole number, or 512Mi, 2Gi; 0 for none",
     ),
     Setting(
         name="observationMaxAge",

@@ -1,6 +1,7 @@
 """What nvidia-smi prints, and what it prints instead. Here it is a script that prints what a test says."""
 
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -150,7 +151,7 @@ def test_fields_that_an_older_version_does_not_know_are_left_out(tmp_path: Path)
     ("said", "code"),
     [
         pytest.param(
-            "NVIDIA-SMI has failed because it couldn\\'t communicate with the NVIDIA driver.",
+            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
             "DRIVER_NOT_LOADED",
             id="no driver",
         ),
@@ -164,8 +165,7 @@ def test_fields_that_an_older_version_does_not_know_are_left_out(tmp_path: Path)
     ],
 )
 def test_a_program_that_fails_says_why(said: str, code: str, tmp_path: Path) -> None:
-    words = said.replace("\\'", "’").replace("’", "'\\''")
-    probe = program(tmp_path, cards="", more=f"echo '{words}'; exit 9")
+    probe = program(tmp_path, cards="", more=f"echo {shlex.quote(said)}; exit 9")
 
     with pytest.raises(ProbeError, match="unable to run nvidia-smi") as caught:
         probe.open()
@@ -174,11 +174,11 @@ def test_a_program_that_fails_says_why(said: str, code: str, tmp_path: Path) -> 
 
 
 def test_a_program_that_hangs_times_out_and_cards_known_before_stay(tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
+    gate, passed = tmp_path / "gate", tmp_path / "passed"
     os.mkfifo(gate)
     probe = program(tmp_path, cards=FIRST)
     probe.read()
-    program(tmp_path, cards=FIRST, more=f"read line < {gate}")
+    program(tmp_path, cards=FIRST, more=f"[ -e {passed} ] || {{ touch {passed}; read line < {gate}; }}")
     slow = SmiProbe(ProbeOptions(timeout_s=0.2), program=str(tmp_path / "nvidia-smi"))
     slow._known = probe._known
 

@@ -113,8 +113,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     margin: Mib = Mib(100)
     """MiB of every card that are never promised. Default 100: covers what an idle driver keeps unlisted."""
     host_reserve: Mib = Mib(1024)
-    """MiB that a machine whose GPU has no memory of its own keeps for itself. Default 1024: kubelet, kernel and
-    what they start must live beside the pods."""
+    """MiB that a machine whose GPU has no memory of its own keeps for itself. Default 1024: kubelet, kernel
+    and what they start must live beside the pods."""
     observation_max_age_s: float = 90.0
     """Seconds after which a card's report is stale. Default 90: a late report or two is normal."""
     observation_max_age_stream_s: float = 5.0

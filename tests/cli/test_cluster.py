@@ -5,6 +5,7 @@ import random
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ import uvicorn
 import yaml
 from rich.console import Console
 
+from inference.models import LLAMA_8B
 from vramline.cli.bars import MemoryBar
 from vramline.cli.cluster_tables import gpus_table, nodes_table, shorten
 from vramline.cli.main import main
@@ -279,3 +281,25 @@ def test_a_terminal_without_unicode_gets_a_bar_too() -> None:
 
 def test_long_names_keep_both_ends() -> None:
     assert shorten("pool-a100-spot-7e00", 10) == "pool-…7e00"
+
+
+def test_fit_decides_on_the_cluster_that_is_served(
+    address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its own figures: every card of the demo is of a kind that some way was tried on."""
+    config = tmp_path / "config.json"
+    config.write_bytes(msgspec.json.encode(LLAMA_8B))
+
+    status = main(["fit", str(config), "--ctx", "2048", "--server", address, "-o", "json"])
+
+    report = msgspec.json.decode(capsys.readouterr().out)
+    assert status in {0, 1}
+    assert {way["card"]["total_mib"] for way in report["ways"]} == {
+        gpu["total_mib"] for gpu in _cards_at(address, capsys)
+    }
+
+
+def _cards_at(address: str, capsys: pytest.CaptureFixture[str]) -> list[dict[str, int]]:
+    main(["gpus", "--server", address, "-o", "json"])
+    cards: list[dict[str, int]] = msgspec.json.decode(capsys.readouterr().out)["gpus"]
+    return cards

@@ -47,6 +47,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("nodes", "vramline.cli.cluster", "List every node and what its GPUs have left."),
     Command("explain", "vramline.cli.cluster", "Say why a pod is where it is, or why it is pending."),
     Command("estimate", "vramline.cli.estimate", "Say how much VRAM a model needs, line by line."),
+    Command("fit", "vramline.cli.fit", "Say where a model fits now, why not, and what would help."),
     Command("doctor", "vramline.cli.doctor", "Check a cluster, and say what to do where something is wrong."),
     Command("install", "vramline.cli.install", "Print what makes a cluster use Vramline."),
     Command("bench", "vramline.cli.bench", "Measure the product's own code."),

@@ -3,8 +3,9 @@ from typing import Any
 import pytest
 
 import builders
-from vramline.decide.preempt import Evictable, choose_victims
+from vramline.decide.preempt import Evictable, Plan, choose_plan, choose_victims
 from vramline.model.claim import Claim, ClaimState
+from vramline.model.pod import Pod
 from vramline.model.rules import Rules
 
 NOW = 100.0
@@ -94,3 +95,43 @@ def test_a_slot_can_be_what_is_missing() -> None:
     claims = (on("a", 10, "p"), on("b", 10, "q"), on("c", 10, "r"))
 
     assert choose(8_000, *claims, slots=1, p=2, q=1, r=2) == ["q"]
+
+
+# ── on which node ────────────────────────────────────────────────────────────────────────────────────
+
+
+def plan(node: str, *priorities: int, started_at: float | None = 0.0) -> Plan:
+    return Plan(
+        node,
+        tuple(
+            Pod(namespace="ns", name=f"{node}-{number}", uid="", priority=priority, started_at=started_at)
+            for number, priority in enumerate(priorities)
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("plans", "expected"),
+    [
+        pytest.param([plan("a", 3), plan("b", 2, 2, 2)], "b", id="lowest highest priority"),
+        pytest.param([plan("a", 3, 2), plan("b", 3, 1)], "b", id="then lowest sum"),
+        pytest.param([plan("a", 3, -5, -5), plan("b", 3, 2)], "b", id="two never harm less than one"),
+        pytest.param([plan("a", 3, 0), plan("b", 3)], "b", id="then fewest"),
+        pytest.param(
+            [plan("a", 3, started_at=10.0), plan("b", 3, started_at=20.0)], "b", id="then started last"
+        ),
+        pytest.param(
+            [plan("a", 3, started_at=10.0), plan("b", 3, started_at=None)], "b", id="not started at all"
+        ),
+        pytest.param([plan("b", 3), plan("a", 3)], "a", id="then by name"),
+    ],
+)
+def test_the_node_is_chosen_as_kube_scheduler_does(plans: list[Plan], expected: str) -> None:
+    chosen = choose_plan(plans)
+
+    assert chosen is not None
+    assert chosen.node == expected
+
+
+def test_without_a_plan_nothing_is_chosen() -> None:
+    assert choose_plan([]) is None

@@ -36,6 +36,10 @@ def admin(plane: ControlPlane) -> Iterator[httpx.Client]:
                 "/apis/scheduling.k8s.io/v1/priorityclasses",
                 json={"metadata": {"name": name}, "value": value},
             ).raise_for_status()
+        client.post(
+            "/apis/scheduling.k8s.io/v1/priorityclasses",
+            json={"metadata": {"name": "never"}, "value": 1_000, "preemptionPolicy": "Never"},
+        ).raise_for_status()
         yield client
 
 
@@ -108,6 +112,36 @@ class Machine:
             cards.append({"totalMiB": TOTAL, "usedMiB": used, "processes": running})
         report_cards(self.admin, self.name, cards)
         self.patch_node({"annotations": {"vramline.io/observed": dt.datetime.now(dt.UTC).isoformat()}})
+
+    def run(self, name: str) -> None:
+        """Let a pod run as a kubelet would; budgets protect only what runs."""
+        ready = {"type": "Ready", "status": "True"}
+        patch = {"metadata": {"labels": {"app": name}}}
+        self.admin.patch(self._path(f"/{name}"), json=patch, headers=MERGE).raise_for_status()
+        status = {"status": {"phase": "Running", "conditions": [ready]}}
+        headers = {"Content-Type": "application/strategic-merge-patch+json"}
+        self.admin.patch(self._path(f"/{name}/status"), json=status, headers=headers).raise_for_status()
+
+    def protect(self, name: str) -> None:
+        """Give a running pod a budget that allows no disruption, with the status a controller would write."""
+        path = f"/apis/policy/v1/namespaces/{self.name}/poddisruptionbudgets"
+        spec = {"maxUnavailable": 0, "selector": {"matchLabels": {"app": name}}}
+        self.admin.post(path, json={"metadata": {"name": name}, "spec": spec}).raise_for_status()
+        counts = {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}
+        status = {"status": {**counts, "observedGeneration": 1}}
+        self.admin.patch(f"{path}/{name}/status", json=status, headers=MERGE).raise_for_status()
+
+    def events(self, pod: str, reason: str) -> int:
+        """How many events of a reason there are about a pod, waiting for the first."""
+        path = f"/apis/events.k8s.io/v1/namespaces/{self.name}/events"
+
+        def count() -> int:
+            items = self.admin.get(path).json()["items"]
+            ours = [each for each in items if each["regarding"]["name"] == pod and each["reason"] == reason]
+            return sum(each["reportingController"] == "vramline.io/scheduler" for each in ours)
+
+        wait_until(lambda: count() > 0, f"the event {reason}")
+        return count()
 
     def ask_to_leave(self, name: str) -> None:
         """Delete a pod politely: without a kubelet it stays, marked as leaving."""
@@ -220,15 +254,87 @@ def test_nobody_is_evicted_where_no_less_important_pod_is_in_the_way(admin: http
     assert "nominatedNodeName" not in machine.pod("new")["status"]
 
 
-def test_kube_scheduler_asks_nobody_where_none_of_its_own_resources_is_short(admin: httpx.Client) -> None:
-    """The limit that docs/preemption.md describes: memory alone starts no preemption."""
-    machine = Machine(admin, "roomy", devices=100)
-    machine.settle("first", 24_000, "low", card=0, asks={})
-    machine.settle("second", 24_000, "low", card=1, asks={})
+# ── VRAM alone is short: kube-scheduler sees no victim, and Vramline evicts ──────────────────────────
+
+
+def test_where_vram_alone_is_short_exactly_who_is_in_the_way_goes_and_nobody_takes_the_place(
+    admin: httpx.Client, vramline: VramlineProcess
+) -> None:
+    machine = Machine(admin, "sliced", devices=100)
+    machine.settle("in-the-way", 24_000, "low", card=0, asks={})
+    machine.settle("more-important", 31_000, "high", card=1, asks={})
+    machine.report()
+
+    machine.create("new", 30_000, "high", asks={})
+
+    wait_until(lambda: bool(machine.leaving()), "an eviction")
+    assert machine.leaving() == {"in-the-way"}
+    assert "expected at least one victim pod" in machine.told("new"), "kube-scheduler did not find anybody"
+    wait_for_pod(admin, "sliced", "new", lambda pod: pod["status"].get("nominatedNodeName") == "sliced")
+    assert machine.events("new", "Preempting") == 1
+    assert machine.events("in-the-way", "Preempted") == 1
+
+    # 8,500 MiB are free beside the pod that leaves, and the new one needs them too.
+    machine.create("thief", 8_000, "least", asks={})
+    wait_until(lambda: "KeptForAnother" in machine.told("thief"), "a refusal")
+
+    machine.end("in-the-way")
+    before = attempts(vramline, "sliced/new")
+    machine.report()
+    wait_until(lambda: attempts(vramline, "sliced/new") > before, "another attempt while the memory is used")
+    assert "nodeName" not in machine.pod("new")["spec"]
+
+    def is_bound_after_report() -> bool:
+        machine.report("in-the-way")
+        return "nodeName" in machine.pod("new")["spec"]
+
+    wait_until(is_bound_after_report, "the new pod to be bound once the memory is free")
+    told = json.loads(machine.pod("new")["metadata"]["annotations"]["vramline.io/allocation"])
+    assert told["gpus"][0]["uuid"] == "GPU-sliced-0"
+    assert "nodeName" not in machine.pod("thief")["spec"]
+    assert machine.leaving() == set()
+    assert "vramline_evictions_total" in vramline.client.get("/metrics").text
+
+
+def test_a_budget_is_honoured_and_another_pod_goes_instead(admin: httpx.Client) -> None:
+    machine = Machine(admin, "guarded", devices=100)
+    machine.settle("protected", 24_000, "least", card=0, asks={})
+    machine.settle("unprotected", 24_000, "middle", card=1, asks={})
+    machine.run("protected")
+    machine.run("unprotected")
+    machine.protect("protected")
     machine.report()
 
     machine.create("new", 16_000, "high", asks={})
 
-    wait_until(lambda: "InsufficientVram" in machine.told("new"), "a verdict")
-    assert "expected at least one victim pod" in machine.told("new")
-    assert machine.leaving() == set()
+    wait_until(lambda: bool(machine.leaving()), "an eviction")
+    assert machine.leaving() == {"unprotected"}
+
+
+def test_nobody_goes_for_a_pod_that_preempts_never_nor_where_a_budget_protects_all(
+    admin: httpx.Client,
+) -> None:
+    polite, guarded = Machine(admin, "polite", devices=100), Machine(admin, "all-guarded", devices=100)
+    for machine in (polite, guarded):
+        machine.settle("first", 24_000, "low", card=0, asks={})
+        machine.settle("second", 24_000, "low", card=1, asks={})
+        machine.report()
+    for name in ("first", "second"):
+        guarded.run(name)
+        guarded.protect(name)
+    polite.create("new", 16_000, "never", asks={})
+    guarded.create("new", 16_000, "high", asks={})
+    for machine in (polite, guarded):
+        wait_until(lambda machine=machine: "InsufficientVram" in machine.told("new"), "a verdict")  # type: ignore[misc]
+
+    # Who was refused later is not served before them.
+    later = Machine(admin, "later", devices=100)
+    later.settle("first", 24_000, "low", card=0, asks={})
+    later.settle("second", 24_000, "low", card=1, asks={})
+    later.report()
+    later.create("new", 16_000, "middle", asks={})
+    wait_until(lambda: bool(later.leaving()), "an eviction elsewhere")
+
+    assert polite.leaving() == guarded.leaving() == set()
+    assert "nominatedNodeName" not in polite.pod("new")["status"]
+    assert "nominatedNodeName" not in guarded.pod("new")["status"]

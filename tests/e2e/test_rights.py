@@ -1,7 +1,7 @@
 """The shipped roles, held against the calls that are made: none is missing, and none is unused.
 
 The scheduler runs with nothing but its own roles, kube-scheduler beside it with its own and those; proxies
-note what both ask for while pods are placed, refused, taken back and released.
+note what both ask for while pods are placed, refused, taken back, evicted and released.
 """
 
 import re
@@ -165,6 +165,10 @@ class Notes(NamedTuple):
 def admin(plane: ControlPlane) -> Iterator[httpx.Client]:
     with plane.client() as client:
         create_namespace(client, "team")
+        client.post(
+            "/apis/scheduling.k8s.io/v1/priorityclasses",
+            json={"metadata": {"name": "important"}, "value": 1_000},
+        ).raise_for_status()
         yield client
 
 
@@ -244,7 +248,7 @@ def admin_role(admin: httpx.Client, name: str) -> Object:
 
 
 def use_everything(plane: ControlPlane, admin: httpx.Client, proxy: FaultProxy) -> None:
-    """Place pods undisturbed, after a conflict, and after a promise taken back; refuse one; release one."""
+    """Place pods undisturbed, after a conflict, and after a promise taken back; refuse, evict, release."""
     with plane.client() as agent:
         agent.headers.update(AGENT)
         wait_until(lambda: agent.get(REPORTS).is_success, "the kind GpuReport")
@@ -257,13 +261,23 @@ def use_everything(plane: ControlPlane, admin: httpx.Client, proxy: FaultProxy) 
         place(admin, "unlucky")
         create(admin, "refused")
         wait_until(lambda: proxy.count("POST", "/events") > 0, "an event about the pod that waits")
+        create(admin, "important", priority="important")
+        wait_until(lambda: is_being_deleted(admin), "an eviction for the more important pod")
         admin.delete(pods_of("team") + "/first", params={"gracePeriodSeconds": 0}).raise_for_status()
         wait_until(lambda: is_released(agent, "team/first"), "the release of what was deleted")
 
 
-def create(admin: httpx.Client, name: str) -> None:
+def is_being_deleted(admin: httpx.Client) -> bool:
+    """Whether somebody has to go: without a kubelet the pod stays, marked as leaving."""
+    pods = admin.get(pods_of("team")).json()["items"]
+    return any("deletionTimestamp" in pod["metadata"] for pod in pods)
+
+
+def create(admin: httpx.Client, name: str, *, priority: str = "") -> None:
     """Create a pod as a user writes it."""
-    spec = {"containers": [{"name": "main", "image": "example"}]}
+    spec: Object = {"containers": [{"name": "main", "image": "example"}]}
+    if priority:
+        spec["priorityClassName"] = priority
     pod = {"metadata": {"name": name, "annotations": {"gpu-memory": str(ASK)}}, "spec": spec}
     admin.post(pods_of("team"), json=pod).raise_for_status()
 

@@ -9,7 +9,7 @@ import yaml
 from install.rendered import CHART, Object, find_helm, render_with_helm, rendered
 from vramline import __version__
 from vramline.model.ask import PolicyName, RealtimeMode
-from vramline.settings import SETTINGS, Adoption
+from vramline.settings import SETTINGS, Adoption, Preemption
 from vramline.settings.schema import LogFormat, LogLevel, StaleObservation, UnsizedAsk
 from vramline.wire.admission import SchedulerNamePolicy
 
@@ -127,6 +127,7 @@ def test_the_schema_knows_every_setting_and_every_word() -> None:
         "unsizedAsk": set(UnsizedAsk),
         "adoption": set(Adoption),
         "policy": set(PolicyName),
+        "preemption": {*Preemption, True, False},
         "schedulerNamePolicy": set(SchedulerNamePolicy),
         "logLevel": set(LogLevel),
         "logFormat": set(LogFormat),

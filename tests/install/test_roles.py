@@ -60,7 +60,6 @@ def test_nothing_is_allowed_by_wildcard(role: Object) -> None:
         ("vramline.io/gpureports", {"patch", "delete", "deletecollection"}),
         ("configmaps", {"get", "list", "watch", "create", "update", "patch", "delete"}),
         ("pods/exec", {"create", "get"}),
-        ("pods/eviction", {"create"}),
         ("serviceaccounts/token", {"create"}),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramline.settings import Address, LogFormat
+from vramline.settings import Address, LogFormat, Preemption
 from vramline.settings.values import (
     MAX_DURATION_S,
     as_address,
@@ -19,6 +19,7 @@ from vramline.settings.values import (
     as_switch,
     as_verbosity,
     duration,
+    on_or_off,
     one_of,
 )
 
@@ -54,6 +55,9 @@ grace = duration(may_be_zero=True)
         pytest.param(as_label_key, "", "", id="no label key"),
         pytest.param(as_label_value, "a100", "a100", id="label value"),
         pytest.param(one_of(LogFormat), "json", LogFormat.JSON, id="a word"),
+        pytest.param(on_or_off(Preemption), "off", Preemption.OFF, id="off"),
+        pytest.param(on_or_off(Preemption), True, Preemption.ON, id="on as YAML reads it"),
+        pytest.param(on_or_off(Preemption), False, Preemption.OFF, id="off as YAML reads it"),
     ],
 )
 def test_reads(parse: Callable[[object], object], raw: object, value: object) -> None:
@@ -93,6 +97,7 @@ def test_reads(parse: Callable[[object], object], raw: object, value: object) ->
         pytest.param(as_label_value, True, id="YAML's yes"),
         pytest.param(as_label_value, 1.10, id="YAML's 1.10"),
         pytest.param(one_of(LogFormat), "xml", id="unknown word"),
+        pytest.param(on_or_off(Preemption), "maybe", id="neither on nor off"),
         pytest.param(one_of(LogFormat), None, id="no value"),
         pytest.param(one_of(LogFormat), ["json"], id="a list"),
         pytest.param(as_margin, {"mib": 1}, id="a mapping"),

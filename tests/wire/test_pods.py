@@ -329,3 +329,29 @@ def test_phase_node_and_times_are_those_of_its_life() -> None:
     pod = read(nodeName="n1", status={"startTime": "1970-01-01T00:00:05Z"})
 
     assert (pod.phase, pod.node, pod.started_at) == (PodPhase.RUNNING, "n1", 5.0)
+
+
+PREEMPTOR = {"type": keys.CONDITION_PREEMPTOR, "status": "True", "reason": "n1"}
+
+
+def test_a_preemptor_waits_on_the_node_that_its_condition_names() -> None:
+    pod = read(status={"nominatedNodeName": "n2", "conditions": [{"type": "PodScheduled"}, PREEMPTOR]})
+
+    assert (pod.preempts_on, pod.nominated) == ("n1", "n2")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"status": {"nominatedNodeName": "n1"}}, id="a nomination is a hint"),
+        pytest.param({"status": {"conditions": [{**PREEMPTOR, "status": "False"}]}}, id="it gave up"),
+        pytest.param({"status": {"conditions": [PREEMPTOR]}, "nodeName": "n1"}, id="it is bound"),
+    ],
+)
+def test_nothing_is_kept_for_a_pod(fields: dict[str, Any]) -> None:
+    assert read(**fields).preempts_on is None
+
+
+@pytest.mark.parametrize(("policy", "may"), [("Never", False), ("PreemptLowerPriority", True), (None, True)])
+def test_who_may_preempt(policy: str | None, may: bool) -> None:
+    assert read(preemptionPolicy=policy).may_preempt is may

@@ -1,4 +1,4 @@
-"""Which pods of a node have to go so that an ask finds room on its cards.
+"""Which pods of a node have to go so that an ask finds room on its cards, and on which node that harms least.
 
 Memory is on cards: a pod helps only if it holds memory, a slot or compute on a card that the ask could use.
 Memory of pods that are leaving anyway is taken for free before anybody else is sent away.
@@ -9,13 +9,20 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from vramline.decide.engine import decide
+from vramline.decide.reserve import reservation_of
 from vramline.decide.whatif import copy_node, copy_without_pods
 from vramline.model.ask import Ask
 from vramline.model.claim import ClaimState
 from vramline.model.fleet import Fleet
-from vramline.model.rules import Rules
+from vramline.model.pod import Pod
+from vramline.model.rules import Rules, rules_for
 
-__all__ = ["Evictable", "choose_victims", "leaving_pods"]
+__all__ = ["Evictable", "Plan", "choose_plan", "choose_victims", "keep_room", "leaving_pods"]
+
+_NO_PRIORITY = 2**31
+"""Added to priorities so that two victims never add up to less harm than one."""
+
+_NOT_STARTED = float("inf")
 
 
 class Evictable(msgspec.Struct, frozen=True):
@@ -25,6 +32,47 @@ class Evictable(msgspec.Struct, frozen=True):
     priority: int
     preferred: bool = False
     """Whether somebody else has reasons of his own to send it away."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """A node on which an ask finds room once these pods are gone."""
+
+    node: str
+    victims: tuple[Pod, ...]
+
+    def harm(self) -> tuple[int, int, int, float, str]:
+        """Return what kube-scheduler compares, in its order; less is better.
+
+        The highest priority among the victims, then the sum of all, then their number; then the node whose
+        most important victims have run for the shortest time.
+        """
+        highest = max((pod.priority for pod in self.victims), default=-_NO_PRIORITY)
+        above_all = sum(pod.priority + _NO_PRIORITY for pod in self.victims)
+        starts = [
+            _NOT_STARTED if pod.started_at is None else pod.started_at
+            for pod in self.victims
+            if pod.priority == highest
+        ]
+        return highest, above_all, len(self.victims), -min(starts, default=_NOT_STARTED), self.node
+
+
+def choose_plan(plans: Iterable[Plan]) -> Plan | None:
+    """Return the plan that harms least; None where there is none."""
+    return min(plans, key=Plan.harm, default=None)
+
+
+def keep_room(fleet: Fleet, node: str, asks: Iterable[Ask], rules: Rules, *, now: float) -> Fleet:
+    """Return a copy of one node on which each ask holds the cards it would get once those who leave are gone.
+
+    An ask that would find no room even then holds nothing.
+    """
+    copy = copy_node(fleet, node)
+    for ask in asks:
+        world = copy_without_pods(copy, node, leaving_pods(copy, node))
+        decision = decide(world, ask, rules_for(rules, ask), now=now)
+        if decision.placement is not None:
+            copy.adopt(reservation_of(decision).claims)
+    return copy
 
 
 def leaving_pods(fleet: Fleet, node: str) -> set[str]:

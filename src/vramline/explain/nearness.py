@@ -36,6 +36,7 @@ _NEARNESS: tuple[Reason, ...] = (
     Reason.MIG_PARTITIONED,
     Reason.WRONG_MODEL,
     Reason.WRONG_UUID,
+    Reason.KEPT_FOR_ANOTHER,
     Reason.INSUFFICIENT_CPU,
     Reason.INSUFFICIENT_MEMORY,
     Reason.TOO_MANY_PODS,

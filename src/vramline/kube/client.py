@@ -277,6 +277,23 @@ class KubeClient:
         body = msgspec.json.encode(binding.document())
         await self._write(_Call(method="POST", path=PODS.path(binding.pod, "binding"), body=body))
 
+    async def evict(self, pod: ObjectKey, uid: str, *, dry_run: bool = False) -> None:
+        """Ask a pod to leave; `ThrottledError` where a PodDisruptionBudget does not allow it now.
+
+        With `dry_run` nothing happens, and the answer is the same.
+        """
+        options: Document = {"preconditions": Preconditions(uid=uid)}
+        if dry_run:
+            options["dryRun"] = ["All"]
+        eviction: Document = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": options,
+        }
+        body = msgspec.json.encode(eviction)
+        await self._write(_Call(method="POST", path=PODS.path(pod, "eviction"), body=body))
+
     # ── the way there and back ───────────────────────────────────────────────────────────────────────
     async def _one(self, resource: Resource[T], call: _Call) -> Stored[T]:
         answer = await (self._write(call) if call.is_write else self._read(call))

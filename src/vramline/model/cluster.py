@@ -46,6 +46,10 @@ class Cluster(Protocol):
         """By node number FITS or why the host is out of the question; None: somebody else has filtered."""
         ...
 
+    def view_of(self, node: str, pod: Pod) -> Fleet:
+        """One node as this pod may use it, as a fleet of its own that is only to be read."""
+        ...
+
     def leads(self) -> bool:
         """Whether this process may bind pods now."""
         ...

@@ -89,6 +89,12 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: float | None = None
     """When the last container ended; None: not all have."""
     priority: int = 0
+    may_preempt: bool = True
+    """Whether less important pods may be sent away for it (preemptionPolicy is not Never)."""
+    nominated: str | None = None
+    """The node that it is nominated to: a hint that keeps no memory."""
+    preempts_on: str | None = None
+    """The node from which others were sent away for it: what it asks for is kept for it there."""
     holds_devices: bool = False
     """Whether kubelet hands it GPU devices: something it cannot merely claim in an annotation."""
     reserves_group: tuple[str, str] | None = None

@@ -32,6 +32,7 @@ class Reason(enum.StrEnum):
     INSUFFICIENT_CPU = "InsufficientCpu"
     INSUFFICIENT_MEMORY = "InsufficientMemory"
     TOO_MANY_PODS = "TooManyPods"
+    KEPT_FOR_ANOTHER = "KeptForAnother"
     NOT_A_CANDIDATE = "NotACandidate"
     # One pod
     INVALID_REQUEST = "InvalidRequest"

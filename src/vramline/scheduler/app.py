@@ -21,6 +21,7 @@ from vramline.explain.history import History
 from vramline.model.cluster import Cluster
 from vramline.scheduler.figures import count_figures
 from vramline.scheduler.journal import Journal
+from vramline.scheduler.preempter import Preempter, hear_filter
 from vramline.scheduler.preemption import preempt_pods
 from vramline.scheduler.replies import ERROR_REPLIES, read_body, reply, reply_to_error
 from vramline.scheduler.snapshot import take_snapshot
@@ -48,13 +49,17 @@ def build_app(
     *,
     admission: AdmissionOptions | None = None,
     is_ready: Callable[[], bool] = lambda: True,
+    preempter: Preempter | None = None,
 ) -> Starlette:
     """Return the ASGI application over one cluster. `history` is read, and grows with extender calls.
+
+    `preempter` hears which pods found no room; None: nobody is sent away for them.
 
     Until `is_ready` the extender's verbs answer 503: kube-scheduler tries again, and nothing is decided on
     half of the truth.
     """
     faces = _Faces(cluster, Journal(history), admission or AdmissionOptions(), is_ready)
+    faces.preempter = preempter
     posts: dict[str, _Endpoint] = {
         "/filter": faces.filter,
         "/prioritize": faces.prioritize,
@@ -116,6 +121,7 @@ class _Faces:
         self._journal = journal
         self._admission = admission
         self._lists = NameLists()
+        self.preempter: Preempter | None = None
 
     async def filter(self, request: Request) -> Response:
         self._check_ready()
@@ -123,6 +129,8 @@ class _Faces:
         result = await filter_nodes(self._cluster, self._journal, args)
         if result.node_names is not None and len(result.node_names) < len(args.names):
             self._lists.expect(tuple(result.node_names))
+        if self.preempter is not None:
+            hear_filter(self.preempter, args, result)
         return reply(result)
 
     async def prioritize(self, request: Request) -> Response:
@@ -135,7 +143,8 @@ class _Faces:
         return reply(await bind_pod(self._cluster, self._journal, args))
 
     async def preempt(self, request: Request) -> Response:
-        return reply(preempt_pods(self._cluster, read_preemption_args(await read_body(request, MAX_BODY))))
+        args = read_preemption_args(await read_body(request, MAX_BODY))
+        return reply(preempt_pods(self._cluster, args, self.preempter))
 
     async def review(self, request: Request) -> Response:
         body = await read_body(request, MAX_REVIEW)
@@ -168,7 +177,9 @@ class _Faces:
         return reply(take_snapshot(self._cluster))
 
     async def metrics(self, _request: Request) -> Response:
-        return Response(render_metrics(count_figures(self._cluster)), media_type=CONTENT_TYPE)
+        evictions = None if self.preempter is None else self.preempter.evictions
+        figures = count_figures(self._cluster, evictions=evictions)
+        return Response(render_metrics(figures), media_type=CONTENT_TYPE)
 
     async def health(self, _request: Request) -> Response:
         return reply({"status": "ok"})

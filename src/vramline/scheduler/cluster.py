@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping
 
+import numpy as np
+import numpy.typing as npt
+
 from vramline.model.ask import Ask
 from vramline.model.cluster import BindOutcome
 from vramline.model.fleet import Fleet
@@ -9,6 +12,7 @@ from vramline.model.pod import Pod
 from vramline.model.rules import Rules
 from vramline.scheduler.commit import Committer
 from vramline.scheduler.live import LiveState
+from vramline.scheduler.preempter import Preempter
 
 __all__ = ["RealCluster"]
 
@@ -16,9 +20,11 @@ __all__ = ["RealCluster"]
 class RealCluster:
     """Satisfies `model.cluster.Cluster`."""
 
-    def __init__(self, live: LiveState, committer: Committer) -> None:
+    def __init__(self, live: LiveState, committer: Committer, preempter: Preempter | None = None) -> None:
         self.live = live
         self.committer = committer
+        self.preempter = preempter
+        """None: nobody is sent away where VRAM alone is short."""
 
     @property
     def fleet(self) -> Fleet:
@@ -38,9 +44,13 @@ class RealCluster:
         """How to decide about this ask."""
         return self.live.rules_for(ask)
 
-    def candidates_for(self, pod: Pod) -> None:
-        """kube-scheduler has judged the hosts before it asks."""
-        del pod
+    def candidates_for(self, pod: Pod) -> npt.NDArray[np.int8] | None:
+        """kube-scheduler has judged the hosts before it asks; only what is kept for others speaks here."""
+        return self.live.nominees.refuse(self.live.fleet, pod, now=self.live.now())
+
+    def view_of(self, node: str, pod: Pod) -> Fleet:
+        """One node as this pod may use it."""
+        return self.live.view_of(node, pod)
 
     def leads(self) -> bool:
         """Whether this replica may bind pods now."""

@@ -68,7 +68,7 @@ class Committer:
             if self._live.nodes_promised_to(pod_uid):
                 await self._take_back(pod)
                 continue
-            alone = self._live.fleet.only(node)
+            alone = self._live.view_of(node, pod)
             decision = self._decide_on(pod, alone)
             if decision.placement is None:
                 rules = self._live.rules_for(pod.ask)

@@ -10,8 +10,11 @@ from vramline.telemetry.metrics import Gauge, Sample
 __all__ = ["count_figures"]
 
 
-def count_figures(cluster: Cluster) -> Iterator[Sample]:
-    """Yield every sample of one scrape."""
+def count_figures(cluster: Cluster, *, evictions: int | None = None) -> Iterator[Sample]:
+    """Yield every sample of one scrape. `evictions` is None where nobody is ever sent away."""
+    if evictions is not None:
+        yield Sample(Gauge.EVICTIONS, evictions)
+    yield Sample(Gauge.PREEMPTORS, sum(pod.preempts_on is not None for pod in cluster.pods.values()))
     fleet = cluster.fleet
     yield Sample(Gauge.LEADING, cluster.leads())
     yield Sample(Gauge.DISAGREEMENTS, len(cluster.disagreements()))

@@ -4,10 +4,19 @@ import datetime as dt
 
 from vramline.kube.client import Binding as KubeBinding
 from vramline.kube.client import KubeClient, Patch
-from vramline.kube.failures import AmbiguousError, ApiError, ConflictError, NotFoundError
+from vramline.kube.failures import (
+    AmbiguousError,
+    ApiError,
+    ConflictError,
+    DeniedError,
+    InvalidError,
+    NotFoundError,
+    ThrottledError,
+)
 from vramline.kube.objects import LEDGERS, PODS, ObjectKey, Stored
+from vramline.model.pod import Pod
 from vramline.scheduler.store import Binding, Conflict, Done, Refused, Unclear, Written
-from vramline.wire.keys import CONDITION_PLACED
+from vramline.wire.keys import CONDITION_PLACED, CONDITION_PREEMPTOR
 from vramline.wire.kubernetes import PodObject
 from vramline.wire.ledger_v1alpha1 import GpuLedger
 
@@ -87,6 +96,45 @@ class KubeStore:
         except ApiError as error:
             return Unclear(str(error))
         return stored.value
+
+    async def nominate_pod(
+        self, pod: Pod, version: str, node: str | None, why: str
+    ) -> PodObject | Conflict | Unclear:
+        """Nominate a pod that others are sent away for, or (None) end that, if it is still at `version`."""
+        now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        condition = {
+            "type": CONDITION_PREEMPTOR,
+            "status": "False" if node is None else "True",
+            "reason": "NoRoom" if node is None else node,
+            "message": why,
+            "lastTransitionTime": now,
+        }
+        patch = Patch(
+            {
+                "metadata": {"uid": pod.uid, "resourceVersion": version},
+                "status": {"nominatedNodeName": node, "conditions": [condition]},
+            },
+            "application/strategic-merge-patch+json",
+        )
+        key = ObjectKey(pod.name, pod.namespace)
+        try:
+            return (await self._client.patch(PODS, key, patch, subresource="status")).value
+        except (ConflictError, NotFoundError) as error:
+            return Conflict(str(error))
+        except ApiError as error:
+            return Unclear(str(error))
+
+    async def evict_pod(self, pod: Pod, *, dry_run: bool = False) -> Done | Conflict | Refused | Unclear:
+        """Ask a pod to leave."""
+        try:
+            await self._client.evict(ObjectKey(pod.name, pod.namespace), pod.uid, dry_run=dry_run)
+        except (ConflictError, NotFoundError) as error:
+            return Conflict(str(error))
+        except (ThrottledError, DeniedError, InvalidError) as error:
+            return Refused(str(error))
+        except ApiError as error:
+            return Unclear(str(error))
+        return Done()
 
     async def read_pod(self, namespace: str, name: str) -> PodObject | Unclear | None:
         """Read a pod from the API server itself."""

@@ -18,6 +18,7 @@ from vramline.model.ledger import Reservation
 from vramline.model.node import Node, NodePool, NodeProblem, ProblemKind
 from vramline.model.pod import Pod, PodPhase
 from vramline.model.rules import Rules, rules_for
+from vramline.scheduler.nominees import Nominees
 from vramline.units import Mib
 from vramline.wire import keys
 from vramline.wire.kubernetes import NodeObject, PodObject
@@ -66,6 +67,7 @@ class LiveState:
         self._claimed_on: dict[str, set[str]] = {}
         self._promised_at: dict[str, float] = {}
         self._broken: dict[str, dict[str, str]] = {}
+        self.nominees = Nominees(rules)
 
     # ── what a scheduler asks ────────────────────────────────────────────────────────────────────
 
@@ -73,6 +75,11 @@ class LiveState:
     def pods(self) -> Mapping[str, Pod]:
         """Every pod that could be read, by UID."""
         return self._pods
+
+    def pods_on(self, node: str) -> list[Pod]:
+        """The pods on a node that hold something there, or may."""
+        there = (self._pods[uid] for uid in self._on_node.get(node, ()) if uid in self._pods)
+        return [pod for pod in there if pod.phase is not PodPhase.FINISHED]
 
     def now(self) -> float:
         """The time of this state."""
@@ -82,9 +89,9 @@ class LiveState:
         """How to decide about this ask."""
         return self.rules if ask is None else rules_for(self.rules, ask)
 
-    def candidates_for(self, pod: Pod) -> None:
-        """kube-scheduler has judged the hosts before it asks."""
-        del pod
+    def view_of(self, node: str, pod: Pod) -> Fleet:
+        """One node as this pod may use it: with what is kept there for others taken. Only to be read."""
+        return self.nominees.view(self.fleet, node, pod, now=self.now())
 
     def version_of(self, pod_uid: str) -> str:
         """The resourceVersion of a pod as it was last seen."""
@@ -164,6 +171,7 @@ class LiveState:
         after = self._node_of(uid)
         self._move(uid, before, after)
         pod = self._pods.get(uid)
+        self.nominees.note(uid, pod)
         if was is not None and pod is not None and self._is_bound_as_promised(was, pod):
             adopt_pods(self.fleet, [pod], self.rules, self._stored_claims(after))
             return
@@ -177,6 +185,7 @@ class LiveState:
         self._versions.pop(uid, None)
         self._unreadable.pop(uid, None)
         self._missed_at[uid] = self.now()
+        self.nominees.note(uid, None)
         self._move(uid, before, "")
         for name in {before, *self._nodes_with_claims_of(uid)} - {""}:
             self._rebuild(name)
@@ -202,6 +211,7 @@ class LiveState:
         """A pod cannot be read any more: the node it was last seen on is frozen."""
         node = self._node_of(uid)
         self._pods.pop(uid, None)
+        self.nominees.note(uid, None)
         self._unreadable[uid] = (node, problem)
         for name in {node, *self._nodes_with_claims_of(uid)} - {""}:
             self._rebuild(name)

@@ -13,6 +13,7 @@ from vramline.decide.preempt import Evictable, choose_victims, leaving_pods
 from vramline.model.ask import Ask
 from vramline.model.cluster import Cluster
 from vramline.model.pod import Pod, PodPhase
+from vramline.scheduler.preempter import Preempter
 from vramline.wire.decoding import convert_document
 from vramline.wire.extender_v1 import ExtenderPreemptionArgs, ExtenderPreemptionResult, MetaPod, MetaVictims
 from vramline.wire.kubernetes import PodObject
@@ -26,15 +27,20 @@ _ENOUGH_NODES = 30
 _THERE = {PodPhase.BOUND, PodPhase.RUNNING}
 
 
-def preempt_pods(cluster: Cluster, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
+def preempt_pods(
+    cluster: Cluster, args: ExtenderPreemptionArgs, preempter: Preempter | None = None
+) -> ExtenderPreemptionResult:
     """Name for each node the pods that have to go; a node where nobody's going would help is left out.
 
-    A pod without a GPU ask gets back what kube-scheduler proposed. Nodes with the fewest violated budgets and
+    A pod without a GPU ask gets back what kube-scheduler proposed; for one for which others leave already no
+    node is named, so that kube-scheduler waits. Nodes with the fewest violated budgets and
     proposed victims are looked at first, until enough of them can be named.
     """
     pod = read_pod(convert_document(args.pod, PodObject, subject="Pod"))
     if pod.ask is None:
         return ExtenderPreemptionResult(node_name_to_meta_victims=args.victims)
+    if preempter is not None and not preempter.may_answer(pod.uid):
+        return ExtenderPreemptionResult()
     there: dict[str, dict[str, Pod]] = {name: {} for name in args.victims}
     for each in cluster.pods.values():
         if each.node in there and each.phase is not PodPhase.FINISHED:
@@ -51,6 +57,8 @@ def preempt_pods(cluster: Cluster, args: ExtenderPreemptionArgs) -> ExtenderPree
                 pods=[MetaPod(uid) for uid in victims],
                 num_pdb_violations=min(proposed.num_pdb_violations, kept),
             )
+    if preempter is not None:
+        preempter.answered(pod.uid, tuple(answer))
     return ExtenderPreemptionResult(node_name_to_meta_victims=answer)
 
 
@@ -76,7 +84,8 @@ class _Case(msgspec.Struct, frozen=True):
         kube-scheduler takes an answer without victims for an error. Where only pods that are leaving anyway
         have to be waited for, these are named: it deletes nothing twice, but keeps the node for the pod.
         """
-        fleet, rules, now = self.cluster.fleet, self.cluster.rules_for(self.ask), self.cluster.now()
+        fleet = self.cluster.view_of(self.node, self.pod)
+        rules, now = self.cluster.rules_for(self.ask), self.cluster.now()
         if any(self._priority_of(uid) >= self.pod.priority for uid in self.proposed):
             return ()
         for_memory = choose_victims(fleet, self.node, self.ask, rules, now=now, pods=self._evictable())

@@ -36,6 +36,7 @@ _TEXTS = {
     Reason.INSUFFICIENT_CPU: "not enough CPU",
     Reason.INSUFFICIENT_MEMORY: "not enough memory",
     Reason.TOO_MANY_PODS: "no place for another pod",
+    Reason.KEPT_FOR_ANOTHER: "what is free is kept for a more important pod",
     Reason.NOT_A_CANDIDATE: "not asked about",
     Reason.INVALID_REQUEST: "the pod's request is not valid",
 }
@@ -67,6 +68,7 @@ _CARD_OR_ROOM = [
         Reason.INSUFFICIENT_CPU,
         Reason.INSUFFICIENT_MEMORY,
         Reason.TOO_MANY_PODS,
+        Reason.KEPT_FOR_ANOTHER,
     )
 ]
 """Codes of nodes about which only the cards themselves decide, once pods have made room."""

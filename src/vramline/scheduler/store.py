@@ -8,10 +8,11 @@ from typing import Protocol
 
 import msgspec
 
+from vramline.model.pod import Pod
 from vramline.wire.kubernetes import PodObject
 from vramline.wire.ledger_v1alpha1 import GpuLedger
 
-__all__ = ["Binding", "Conflict", "Done", "Refused", "Store", "Unclear", "Written"]
+__all__ = ["Binding", "Conflict", "Done", "EvictionStore", "Refused", "Store", "Unclear", "Written"]
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -51,6 +52,27 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
     resource_version: str
     node: str
     annotations: dict[str, str]
+
+
+class EvictionStore(Protocol):
+    """The API server, as far as sending pods away is concerned."""
+
+    async def nominate_pod(
+        self, pod: Pod, version: str, node: str | None, why: str
+    ) -> PodObject | Conflict | Unclear:
+        """Nominate a pod that others are sent away for, or (None) end that, if it is still at `version`."""
+        ...
+
+    async def evict_pod(self, pod: Pod, *, dry_run: bool = False) -> Done | Conflict | Refused | Unclear:
+        """Ask a pod to leave. Conflict: it is gone; Refused: a budget, or a right, does not allow it now.
+
+        With `dry_run` nothing happens, and the answer is the same.
+        """
+        ...
+
+    async def read_pod(self, namespace: str, name: str) -> PodObject | Unclear | None:
+        """Read a pod past every cache; None: there is none."""
+        ...
 
 
 class Store(Protocol):

@@ -107,7 +107,7 @@ class _Look:
     def __init__(self, cluster: Cluster, pod: Pod, ask: Ask, node: str) -> None:
         hosts = cluster.candidates_for(pod)
         self._candidates = None if hosts is None else hosts[cluster.fleet.node_numbers([node])]
-        self._alone, self._rules, self._at = cluster.fleet.only(node), cluster.rules_for(ask), cluster.now()
+        self._alone, self._rules, self._at = cluster.view_of(node, pod), cluster.rules_for(ask), cluster.now()
         self._pod, self._ask, self._node = pod, ask, node
 
     def record(self, outcome: PodOutcome, gpus: tuple[GpuShare, ...]) -> DecisionRecord:

@@ -23,6 +23,7 @@ from vramline.model.cluster import BindOutcome
 from vramline.model.fleet import Fleet
 from vramline.model.host import HostColumns
 from vramline.model.pod import Pod, PodPhase
+from vramline.model.reason import FITS
 from vramline.model.rules import Rules
 from vramline.scheduler.live import LiveState
 from vramline.settings import Adoption, Settings, pool_from, rules_from
@@ -67,7 +68,13 @@ class SeenCluster:
 
     def candidates_for(self, pod: Pod) -> npt.NDArray[np.int8]:
         """Judge the hosts as kube-scheduler would: it has not been asked."""
-        return refuse_by_room(refuse_by_wishes(self.fleet, pod.host), self._hosts, pod.host)
+        codes = refuse_by_room(refuse_by_wishes(self.fleet, pod.host), self._hosts, pod.host)
+        kept = self.live.nominees.refuse(self.fleet, pod, now=self.now())
+        return codes if kept is None else np.where(codes == FITS, kept, codes)
+
+    def view_of(self, node: str, pod: Pod) -> Fleet:
+        """One node as this pod may use it."""
+        return self.live.view_of(node, pod)
 
     def leads(self) -> bool:
         """Never: who only looks binds nothing."""

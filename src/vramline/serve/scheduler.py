@@ -22,12 +22,13 @@ from vramline.scheduler.cluster import RealCluster
 from vramline.scheduler.commit import Committer
 from vramline.scheduler.kube_store import KubeStore
 from vramline.scheduler.live import LiveState
+from vramline.scheduler.preempter import Preempter
 from vramline.serve.feeds import Feeds
 from vramline.serve.following import Follower
 from vramline.serve.notices import TellingHistory, open_recorder
 from vramline.serve.server import QuietServer
 from vramline.serve.webhook import run_webhook
-from vramline.settings import Adoption, Settings, pool_from, rules_from
+from vramline.settings import Adoption, Preemption, Settings, pool_from, rules_from
 
 __all__ = ["ElectionRules", "SchedulerProcess"]
 
@@ -84,7 +85,11 @@ class SchedulerProcess:
             elector = self._elector(client, live, rng)
             committer = Committer(live, KubeStore(client), lambda: elector.epoch or None)
             recorder = open_recorder(client, self._place)
-            server = self._server(RealCluster(live, committer), TellingHistory(recorder.record), feeds)
+            preempter = Preempter(
+                live, KubeStore(client), committer.leads, recorder.record, clock=time.monotonic
+            )
+            cluster = RealCluster(live, committer, preempter if self._preempts else None)
+            server = self._server(cluster, TellingHistory(recorder.record), feeds)
             stop = asyncio.Event()
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -97,6 +102,7 @@ class SchedulerProcess:
             async with asyncio.TaskGroup() as tasks:
                 following = tasks.create_task(feeds.run())
                 reaping = tasks.create_task(_reap(committer, feeds))
+                preempting = tasks.create_task(preempter.run())
                 leading = tasks.create_task(self._lead(client, elector, feeds, stop))
                 serving = tasks.create_task(server.serve(sockets=[self.listener]))
                 telling = tasks.create_task(recorder.run())
@@ -104,7 +110,7 @@ class SchedulerProcess:
                 await stop.wait()
                 server.should_exit = True
                 await asyncio.gather(serving, leading, reviewing)
-                for task in (following, reaping, telling):
+                for task in (following, reaping, preempting, telling):
                     task.cancel()
             log.info("scheduler.stopped")
 
@@ -133,6 +139,10 @@ class SchedulerProcess:
             )
 
     @property
+    def _preempts(self) -> bool:
+        return self.settings.preemption is Preemption.ON
+
+    @property
     def _place(self) -> str:
         return self.election.pod_name or socket.gethostname()
 
@@ -147,7 +157,7 @@ class SchedulerProcess:
         return Elector(client, self.election.lease, self.election.terms(identity), callbacks, rng=rng)
 
     def _server(self, cluster: RealCluster, history: History, feeds: Feeds) -> QuietServer:
-        app = build_app(cluster, history, is_ready=feeds.synced.is_set)
+        app = build_app(cluster, history, is_ready=feeds.synced.is_set, preempter=cluster.preempter)
         config = uvicorn.Config(
             app,
             log_config=None,

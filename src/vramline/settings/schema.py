@@ -23,6 +23,7 @@ from vramline.settings.values import (
     as_verbosity,
     duration,
     duration_between,
+    on_or_off,
     one_of,
 )
 from vramline.units import Mib
@@ -36,6 +37,7 @@ __all__ = [
     "LogFormat",
     "LogLevel",
     "Origin",
+    "Preemption",
     "Setting",
     "Settings",
     "Source",
@@ -66,6 +68,14 @@ class UnsizedAsk(enum.StrEnum):
 
     SHARE = "share"
     WHOLE = "whole"
+
+
+class Preemption(enum.StrEnum):
+    """Whether less important pods are sent away where VRAM alone is short."""
+
+    ON = "on"
+    OFF = "off"
+    """Only kube-scheduler preempts, for what it counts itself."""
 
 
 class LogLevel(enum.StrEnum):
@@ -133,6 +143,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     annotations can be written by anybody who may create a pod."""
     policy: PolicyName = PolicyName.BESTFIT
     """How feasible nodes are ranked. Default bestfit: keeps the largest holes whole."""
+    preemption: Preemption = Preemption.ON
+    """Whether pods are sent away for more important ones that lack nothing but VRAM. Default on: that is what
+    a PriorityClass promises; whose class says preemptionPolicy Never is left out anyway."""
     node_pool_label_key: str = ""
     """Label that a node must carry to get GPU pods. Default empty: all nodes."""
     node_pool_label_value: str = ""
@@ -253,6 +266,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(name="unsizedAsk", field="unsized_ask", parse=one_of(UnsizedAsk), accepted=_words(UnsizedAsk)),
     Setting(name="adoption", field="adoption", parse=one_of(Adoption), accepted=_words(Adoption)),
     Setting(name="policy", field="policy", parse=one_of(PolicyName), accepted=_words(PolicyName)),
+    Setting(name="preemption", field="preemption", parse=on_or_off(Preemption), accepted=_words(Preemption)),
     Setting(
         name="nodePoolLabelKey",
         field="node_pool_label_key",

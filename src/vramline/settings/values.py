@@ -23,6 +23,7 @@ __all__ = [
     "as_verbosity",
     "duration",
     "duration_between",
+    "on_or_off",
     "one_of",
 ]
 
@@ -68,6 +69,12 @@ def one_of(words: type[Word]) -> Callable[[object], Word]:
             raise ValueError("is none of the accepted words") from None
 
     return parse
+
+
+def on_or_off(words: type[Word]) -> Callable[[object], Word]:
+    """Return a parser for an enumeration of `on` and `off`, which YAML takes for true and false."""
+    parse = one_of(words)
+    return lambda raw: parse({True: "on", False: "off"}[raw] if isinstance(raw, bool) else raw)
 
 
 def as_margin(raw: object) -> Mib:

@@ -79,6 +79,11 @@ class EmbeddedCluster:
         wishes = self._wishes_of(pod.host, wants_gpu=pod.ask is not None)
         return refuse_by_room(wishes, self.hosts, pod.host)
 
+    def view_of(self, node: str, pod: Pod) -> Fleet:
+        """One node; nothing is kept for anybody here."""
+        del pod
+        return self.fleet.only(node)
+
     def leads(self) -> bool:
         """There is nobody else."""
         return True

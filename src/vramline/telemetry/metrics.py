@@ -7,7 +7,7 @@ import enum
 from collections.abc import Iterable, Iterator
 
 import msgspec
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
@@ -37,6 +37,12 @@ class Gauge(enum.Enum):
         "Live pods with an allocation of ours that no ledger confirms. Anything but 0 is a fault.",
         (),
     )
+    PREEMPTORS = (
+        "vramline_preemptors",
+        "Pods that wait for the memory of others who were sent away for them.",
+        (),
+    )
+    EVICTIONS = ("vramline_evictions_total", "Pods sent away by this replica where VRAM alone was short.", ())
     LEADING = ("vramline_leading", "1 while this replica may bind pods.", ())
 
     @property
@@ -61,6 +67,12 @@ def render_metrics(samples: Iterable[Sample]) -> bytes:
     return generate_latest(registry)
 
 
+def _family(gauge: Gauge) -> CounterMetricFamily | GaugeMetricFamily:
+    """Return an empty family; what ends in `_total` only ever grows while a process lives."""
+    kind = CounterMetricFamily if gauge.metric.endswith("_total") else GaugeMetricFamily
+    return kind(gauge.metric, gauge.value[1], labels=gauge.value[2])
+
+
 class _Moment(Collector):
     """The samples of one scrape, as a registry wants them."""
 
@@ -69,9 +81,7 @@ class _Moment(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric of the list, those without samples too."""
-        families = {
-            gauge: GaugeMetricFamily(gauge.metric, gauge.value[1], labels=gauge.value[2]) for gauge in Gauge
-        }
+        families = {gauge: _family(gauge) for gauge in Gauge}
         for sample in self._samples:
             families[sample.gauge].add_metric(list(sample.labels), sample.value)
         yield from families.values()

@@ -4,6 +4,7 @@ __all__ = [
     "ALLOCATION",
     "ASK",
     "CONDITION_PLACED",
+    "CONDITION_PREEMPTOR",
     "FREED",
     "GFD_COUNT",
     "GFD_MEMORY",
@@ -69,6 +70,8 @@ ALLOCATION = "vramline.io/allocation"
 """Pod annotation, sealed: node, GPUs and ledger version."""
 CONDITION_PLACED = "vramline.io/Placed"
 """Type of a pod condition: False while a promise to the pod had to be taken back."""
+CONDITION_PREEMPTOR = "vramline.io/Preemptor"
+"""Type of a pod condition: True for a pod for which others were sent away from the node in its reason."""
 VISIBLE_DEVICES = "vramline.io/visible-devices"
 """Pod annotation, sealed: comma list of UUIDs that becomes `NVIDIA_VISIBLE_DEVICES`."""
 MANAGED = "vramline.io/managed"

@@ -163,6 +163,7 @@ class PodSpec(_Lenient, frozen=True, kw_only=True):
     volumes: list[Volume] | None = None
     host_network: bool | None = None
     priority: int | None = None
+    preemption_policy: str | None = None
     priority_class_name: str | None = None
 
 
@@ -195,8 +196,11 @@ class ContainerStatus(_Lenient, frozen=True, kw_only=True):
 
 
 class PodCondition(_Lenient, frozen=True, kw_only=True):
-    """Only its time is read."""
+    """Something that is so or not, and since when."""
 
+    type: str | None = None
+    status: str | None = None
+    reason: str | None = None
     last_transition_time: Timestamp | None = None
 
 
@@ -204,6 +208,7 @@ class PodStatus(_Lenient, frozen=True, kw_only=True):
     """How far a pod has got."""
 
     phase: str | None = None
+    nominated_node_name: str | None = None
     start_time: Timestamp | None = None
     conditions: list[PodCondition] | None = None
     container_statuses: list[ContainerStatus] | None = None

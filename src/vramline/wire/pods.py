@@ -10,7 +10,7 @@ from vramline.wire.asks import is_reservation_pod, read_ask
 from vramline.wire.hami import decode_devices, sum_devices
 from vramline.wire.host_needs import read_host_needs
 from vramline.wire.identity import namespace_of, subject_of, uid_of
-from vramline.wire.kubernetes import ObjectMeta, PodObject, PodSpec
+from vramline.wire.kubernetes import ObjectMeta, PodObject, PodSpec, PodStatus
 from vramline.wire.notes import list_notes
 from vramline.wire.pod_life import read_life
 from vramline.wire.times import seconds_of
@@ -30,6 +30,7 @@ def read_pod(pod: PodObject) -> Pod:
             raise RequestError(subject=subject, field=field, value=name, problem="is not a name")
     ask = read_ask(pod)
     life = read_life(pod)
+    status, waits = pod.status or PodStatus(), life.phase is PodPhase.PENDING
     placed = bool(spec.node_name) and life.phase is not PodPhase.FINISHED
     return Pod(
         namespace=namespace_of(meta),
@@ -44,10 +45,21 @@ def read_pod(pod: PodObject) -> Pod:
         started_at=life.started_at,
         ended_at=life.ended_at,
         priority=spec.priority or 0,
+        may_preempt=spec.preemption_policy != "Never",
+        nominated=(status.nominated_node_name or None) if waits else None,
+        preempts_on=_preempts_on(status) if waits else None,
         holds_devices=_holds_devices(spec),
         reserves_group=_reserved_group(meta),
         notes=list_notes(pod, asks=ask is not None),
     )
+
+
+def _preempts_on(status: PodStatus) -> str | None:
+    """Return the node that a preemptor's condition has as its reason."""
+    for condition in status.conditions or ():
+        if condition.type == keys.CONDITION_PREEMPTOR and condition.status == "True":
+            return condition.reason
+    return None
 
 
 def _holds_devices(spec: PodSpec) -> bool:

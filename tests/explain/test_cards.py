@@ -42,6 +42,7 @@ def test_a_card_nobody_saw_is_counted_by_the_books() -> None:
         used_mib=None,
         utilization_percent=None,
         observed_age_s=None,
+        source=None,
         unmanaged_is_lower_bound=False,
         claims=[CardClaim("ns/other", 8_000, ClaimState.RESERVED)],
         notes=[],

@@ -119,7 +119,7 @@ def test_the_schema_knows_every_setting_and_every_word() -> None:
     settings = schema["properties"]["settings"]["properties"]
 
     words = {name: set(form["enum"]) for name, form in settings.items() if "enum" in form}
-    given_by_the_chart = {"listen", "webhookListen", "metricsListen", "schedulerName"}
+    given_by_the_chart = {"listen", "webhookListen", "agentListen", "metricsListen", "schedulerName"}
     assert set(settings) == {setting.name for setting in SETTINGS} - given_by_the_chart
     assert words == {
         "realtimeMode": set(RealtimeMode),

@@ -17,7 +17,8 @@ Right = tuple[str, str, str, str, str]
 
 
 def rights_of(role: Object) -> Iterator[Right]:
-    place = "cluster" if role["kind"] == "ClusterRole" else "own namespace"
+    namespace = role["metadata"].get("namespace", "")
+    place = {"": "cluster", "vramline-system": "own namespace"}.get(namespace, namespace)
     for rule in role["rules"]:
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
@@ -33,9 +34,9 @@ def rights_of_the_manual() -> Iterator[Right]:
     for line in table.splitlines():
         if not line.startswith("| vramline-"):
             continue
-        account, place, objects, verbs, why = (cell.strip() for cell in line.strip("|").split("|"))
+        account, place, objects, verbs, why = (cell.strip(" `") for cell in line.strip("|").split("|"))
         assert why, line
-        kinds, _, names = objects.partition(" named ")
+        kinds, _, names = f"`{objects}`".partition(" named ")
         for kind in re.findall(r"`([^`]+)`", kinds):
             for name in re.findall(r"`([^`]+)`", names) or [""]:
                 yield from ((account, place, kind, name, verb) for verb in verbs.split(", "))
@@ -58,7 +59,7 @@ def test_nothing_is_allowed_by_wildcard(role: Object) -> None:
         ("pods/status", {"update"}),
         ("vramline.io/gpuledgers", {"patch", "delete", "deletecollection"}),
         ("vramline.io/gpureports", {"patch", "delete", "deletecollection"}),
-        ("configmaps", {"get", "list", "watch", "create", "update", "patch", "delete"}),
+        ("configmaps", {"list", "watch", "create", "update", "delete", "deletecollection"}),
         ("pods/exec", {"create", "get"}),
         ("serviceaccounts/token", {"create"}),
     ],
@@ -80,6 +81,12 @@ def test_secrets_are_reached_by_name_only() -> None:
     secrets = {right for role in ROLES for right in rights_of(role) if right[2] == "secrets"}
 
     assert {(place, name) for _, place, _, name, _ in secrets} == {("own namespace", "vramline-webhook-tls")}
+
+
+def test_config_maps_are_reached_by_name_only() -> None:
+    maps = {right for role in ROLES for right in rights_of(role) if right[2] == "configmaps"}
+
+    assert {(place, name) for _, place, _, name, _ in maps} == {("vramline-agent", "vramline-ca")}
 
 
 def test_accounts_are_bound_to_our_roles_and_to_what_kube_scheduler_needs() -> None:
@@ -108,4 +115,11 @@ def test_names_in_roles_are_names_of_objects() -> None:
 
     assert "resourceName: vramline-kube-scheduler" in leases
     assert find_object(OBJECTS, "Secret", "vramline-webhook-tls")
-    assert named == {"vramline", "vramline-scheduler", "vramline-kube-scheduler", "vramline-webhook-tls"}
+    assert find_object(OBJECTS, "ConfigMap", "vramline-ca")
+    assert named == {
+        "vramline",
+        "vramline-ca",
+        "vramline-kube-scheduler",
+        "vramline-scheduler",
+        "vramline-webhook-tls",
+    }

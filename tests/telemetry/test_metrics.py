@@ -6,12 +6,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from vramline.telemetry.metrics import Gauge, Sample, render_metrics
+from vramline.telemetry.tallies import LOOK_SECONDS, Happening, Tallies
 
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("gauge", Gauge, ids=lambda gauge: gauge.metric)
-def test_every_metric_and_label_is_documented(gauge: Gauge) -> None:
+@pytest.mark.parametrize("gauge", [*Gauge, *Happening], ids=lambda gauge: gauge.metric)
+def test_every_metric_and_label_is_documented(gauge: Gauge | Happening) -> None:
     line = next(line for line in PAGE.splitlines() if line.startswith(f"| `{gauge.metric}` |"))
 
     assert all(f"`{label}`" in line for label in gauge.value[2])
@@ -21,8 +22,31 @@ def test_samples_come_out_with_their_labels_and_metrics_without_samples_too() ->
     text = render_metrics([Sample(Gauge.GPU_MIB, 500, ("n1", 'GPU-"x"', "free"))]).decode()
     families = {family.name: family for family in text_string_to_metric_families(text)}
 
-    assert set(families) == {gauge.metric.removesuffix("_total") for gauge in Gauge}
+    counted = {each.metric.removesuffix("_total") for each in (*Gauge, *Happening)}
+    assert set(families) == counted | {LOOK_SECONDS}
     assert [(s.labels, s.value) for s in families["vramline_gpu_mib"].samples] == [
         ({"node": "n1", "gpu": 'GPU-"x"', "part": "free"}, 500.0)
     ]
     assert families["vramline_nodes"].samples == []
+
+
+def test_what_happened_is_counted() -> None:
+    tallies = Tallies()
+    for _ in range(2):
+        tallies.count(Happening.CHECKS, "strict", "passed")
+    tallies.look_took(0.004)
+    tallies.look_took(7.0)
+    text = render_metrics([], tallies).decode()
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+
+    checks = families["vramline_realtime_checks"].samples
+    assert [(s.labels, s.value) for s in checks] == [({"mode": "strict", "result": "passed"}, 2.0)]
+    looks = {(s.name, s.labels.get("le")): s.value for s in families[LOOK_SECONDS].samples}
+    assert looks[f"{LOOK_SECONDS}_bucket", "0.0025"] == 0.0
+    assert looks[f"{LOOK_SECONDS}_bucket", "0.005"] == 1.0
+    assert looks[f"{LOOK_SECONDS}_count", None] == 2.0
+    assert looks[f"{LOOK_SECONDS}_sum", None] == pytest.approx(7.004)
+
+
+def test_the_histogram_is_documented() -> None:
+    assert f"| `{LOOK_SECONDS}` |" in PAGE

@@ -13,7 +13,7 @@ from vramline.cli.settings_file import ConfigOption, load_settings
 from vramline.errors import RequestError
 from vramline.kube.objects import ObjectKey
 from vramline.kube.target import find_target
-from vramline.scheduler.listen import open_socket, open_webhook_socket
+from vramline.scheduler.listen import open_agent_socket, open_socket, open_webhook_socket
 from vramline.serve.scheduler import ElectionRules, SchedulerProcess
 from vramline.telemetry.logs import configure
 
@@ -25,6 +25,12 @@ WebhookOption = Annotated[
     str | None,
     typer.Option(
         metavar="ADDRESS:PORT", help="Serve the admission webhook there, over TLS.  [default: nowhere]"
+    ),
+]
+AgentOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS:PORT", help="Let agents open their streams there, over TLS.  [default: nowhere]"
     ),
 ]
 SchedulerNameOption = Annotated[
@@ -60,6 +66,7 @@ def scheduler(  # noqa: PLR0913 — one parameter an option
         typer.Option(metavar="HOST:PORT", help="Loopback address to serve on.  [default: 127.0.0.1:8780]"),
     ] = None,
     webhook_listen: WebhookOption = None,
+    agent_listen: AgentOption = None,
     scheduler_name: SchedulerNameOption = None,
     lease: Annotated[
         str, typer.Option(metavar="NAMESPACE/NAME", help="Lease by which replicas choose their leader.")
@@ -76,6 +83,7 @@ def scheduler(  # noqa: PLR0913 — one parameter an option
     flags = {
         "listen": listen,
         "webhookListen": webhook_listen,
+        "agentListen": agent_listen,
         "schedulerName": scheduler_name,
         "verbosity": verbosity,
     }
@@ -98,7 +106,9 @@ def scheduler(  # noqa: PLR0913 — one parameter an option
         listener = sockets.enter_context(open_socket(settings.listen))
         webhook = settings.webhook_listen
         reviews = None if webhook is None else sockets.enter_context(open_webhook_socket(webhook))
-        uvloop.run(SchedulerProcess(settings, target, listener, election, reviews).run())
+        agents = settings.agent_listen
+        streams = None if agents is None else sockets.enter_context(open_agent_socket(agents))
+        uvloop.run(SchedulerProcess(settings, target, listener, election, reviews, streams).run())
 
 
 def _read_lease(option: str, text: str) -> ObjectKey:

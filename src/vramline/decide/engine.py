@@ -51,7 +51,7 @@ def decide(fleet: Fleet, ask: Ask, rules: Rules, *, now: float, candidates: Code
         nominated = pick_waiting_node(fleet, ask, row_codes, node_codes, (short, releasing))
     return Decision(
         ask=ask,
-        mode=rules.mode,
+        mode=_mode_of(fleet, look, rows),
         policy=policy,
         at=now,
         generation=fleet.generation,
@@ -66,6 +66,13 @@ def decide(fleet: Fleet, ask: Ask, rules: Rules, *, now: float, candidates: Code
         observed=look.observed,
         warnings=_warnings(look, policy, rows, sizes),
     )
+
+
+def _mode_of(fleet: Fleet, look: Look, rows: list[int]) -> RealtimeMode:
+    """Return the mode by which the node was judged that was chosen, or that was the only one."""
+    if rows:
+        return look.mode_at(rows[0])
+    return look.mode_at(0) if fleet.node_count == 1 and len(look.columns) else look.rules.mode
 
 
 def _open_nodes(fleet: Fleet, candidates: Codes | None) -> Codes:
@@ -97,9 +104,9 @@ def _warnings(look: Look, policy: PolicyName, rows: list[int], sizes: Ints) -> t
     found: list[DecisionWarning] = []
     if rows and policy is PolicyName.MOSTIDLE and not idle_cards(look)[rows].all():
         found.append(DecisionWarning(code=WarningCode.NO_IDLE_GPU))
-    if look.rules.mode is RealtimeMode.DISABLED:
-        return tuple(found)
     for row in rows:
+        if look.mode_at(row) is RealtimeMode.DISABLED:
+            continue
         free, ask = Mib(int(look.strict_free[row])), Mib(int(sizes[row]))
         if look.fresh[row] and free >= ask:
             continue

@@ -49,8 +49,8 @@ def refuse_cards(look: Look, ask: Ask, sizes: npt.NDArray[np.int64]) -> Codes:
         codes == FITS, columns.static_code, codes
     )  # a sick card that nobody wants is not the reason
     _refuse(codes, (sizes > columns.promise) | (sizes < 1), Reason.GPU_TOO_SMALL)
-    if rules.stale_refuses and rules.mode is RealtimeMode.STRICT:
-        _refuse(codes, ~look.fresh, Reason.STALE_OBSERVATION)
+    if rules.stale_refuses:
+        _refuse(codes, ~look.fresh & look.in_mode(RealtimeMode.STRICT), Reason.STALE_OBSERVATION)
     _refuse(codes, columns.slots_left < 1, Reason.NO_SLOT_LEFT)
     _refuse(codes, columns.cores_left < ask.cores, Reason.INSUFFICIENT_CORES)
     _refuse(codes, sizes > look.free, Reason.INSUFFICIENT_VRAM)

@@ -11,10 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from vramline.model.ask import RealtimeMode
-from vramline.model.columns import GpuColumns
-from vramline.model.rules import Rules
+from vramline.model.columns import NODE_MODES, GpuColumns
+from vramline.model.rules import Rules, mode_on_node
 
 __all__ = ["KNOWN", "STRICT_REFUSES", "UNKNOWN", "Look", "look_at_cards", "prefer"]
+
+_MODES = tuple(RealtimeMode)
 
 KNOWN, UNKNOWN, STRICT_REFUSES = 0, 1, 2
 """Tiers of preference, best first. A card nobody saw never ranks above one that was seen."""
@@ -35,12 +37,27 @@ class Look:
     """Whether there is an observation young enough to count."""
     observed: npt.NDArray[np.bool_]
     """Whether `free` rests on it."""
+    modes: npt.NDArray[np.int8] | None = None
+    """Which of `_MODES` is in force for each row; None: `rules.mode`, for all."""
+
+    def in_mode(self, mode: RealtimeMode) -> npt.NDArray[np.bool_] | bool:
+        """Return by row whether this mode is in force, or the same answer for all rows."""
+        return self.rules.mode is mode if self.modes is None else self.modes == _MODES.index(mode)
+
+    def mode_at(self, row: int) -> RealtimeMode:
+        """Return the mode in force for one row."""
+        return self.rules.mode if self.modes is None else _MODES[self.modes[row]]
 
 
 def look_at_cards(columns: GpuColumns, rules: Rules, *, now: float) -> Look:
     """Choose the basis of "free" for every card."""
-    fresh = columns.observed_at >= now - rules.max_age_s
+    fresh = columns.fresh(now=now, max_age_s=rules.max_age_s)
     strict_free = np.where(fresh, columns.free_observed, columns.free_books)
+    modes = _modes_of_nodes(columns, rules)
+    if modes is not None:
+        strict = modes == _MODES.index(RealtimeMode.STRICT)
+        free = np.where(strict, strict_free, columns.free_books)
+        return Look(columns, rules, now, free, strict_free, fresh, fresh & strict, modes)
     if rules.mode is RealtimeMode.STRICT:
         return Look(columns, rules, now, strict_free, strict_free, fresh, fresh)
     unseen = np.zeros(len(columns), dtype=np.bool_)
@@ -49,10 +66,21 @@ def look_at_cards(columns: GpuColumns, rules: Rules, *, now: float) -> Look:
 
 def prefer(look: Look, sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return each card's tier. It outranks every policy score."""
-    if look.rules.mode is RealtimeMode.DISABLED:
+    if look.modes is None and look.rules.mode is RealtimeMode.DISABLED:
         return np.zeros(len(sizes), dtype=np.int64)
     tiers = np.where(look.fresh, KNOWN, UNKNOWN)
     refused = look.strict_free < sizes
     if look.rules.stale_refuses:
         refused |= ~look.fresh
-    return np.where(refused, STRICT_REFUSES, tiers)
+    tiers = np.where(refused, STRICT_REFUSES, tiers)
+    return tiers if look.modes is None else np.where(look.in_mode(RealtimeMode.DISABLED), KNOWN, tiers)
+
+
+def _modes_of_nodes(columns: GpuColumns, rules: Rules) -> npt.NDArray[np.int8] | None:
+    """Return the mode in force for each row; None: no node has one of its own that would count."""
+    if rules.pod_mode is not None or not columns.node_mode.any():
+        return None
+    in_force = [mode_on_node(rules, own, enabled=enabled) for own, enabled in NODE_MODES]
+    table = np.array([_MODES.index(mode) for mode in in_force], dtype=np.int8)
+    by_row: npt.NDArray[np.int8] = table[columns.node_mode]
+    return by_row

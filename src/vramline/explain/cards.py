@@ -55,6 +55,8 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True):
     utilization_percent: int | None
     observed_age_s: float | None
     """Age of what the card said last; None: it never told how much is in use."""
+    source: str | None
+    """Who looked last, such as `agent's stream`; None: nobody ever did."""
     unmanaged_is_lower_bound: bool
     """Whether `unmanaged_mib` may be more, because not every process could be attributed."""
     claims: list[CardClaim]
@@ -129,6 +131,7 @@ def card_state(
         used_mib=_used(seen),
         utilization_percent=_utilization(seen),
         observed_age_s=age_s,
+        source=None if seen is None else seen.source.value,
         unmanaged_is_lower_bound=figures.basis == "observed" and fleet.account(uuid).unmanaged_is_lower_bound,
         claims=[CardClaim(claim.pod, claim.mib, claim.state) for claim in claims],
         notes=notes,

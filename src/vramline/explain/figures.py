@@ -58,7 +58,7 @@ def age_at(fleet: Fleet, row: int, *, now: float) -> float | None:
 
 def is_fresh(fleet: Fleet, row: int, *, now: float, max_age_s: float) -> bool:
     """Whether the last look at a card is young enough to count, judged exactly as `decide` does."""
-    return bool(fleet.columns.observed_at[row] >= now - max_age_s)
+    return fleet.columns.is_fresh(row, now=now, max_age_s=max_age_s)
 
 
 def rows_of(fleet: Fleet, number: int) -> range:

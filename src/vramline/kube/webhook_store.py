@@ -1,7 +1,8 @@
-"""Where the webhook's identity is kept: a Secret, and the trust that its configuration states.
+"""Where our servers' identity is kept, a Secret, and where others are told whom to trust.
 
-Both objects are there already; this only fills them. Every failure of the API server is a reason to try
-again later: what is served meanwhile stays valid for weeks.
+API servers find that in the webhook's configuration, the nodes' agents in a ConfigMap. All objects are there
+already; this only fills them. Every failure of the API server is a reason to try again later: what is served
+meanwhile stays valid for weeks.
 """
 
 import base64
@@ -32,15 +33,28 @@ CONFIGURATIONS: Resource[_Object] = Resource(
     plural="mutatingwebhookconfigurations",
     decode=_decode,
 )
+CONFIG_MAPS: Resource[_Object] = Resource(
+    kind="ConfigMap", plural="configmaps", namespaced=True, decode=_decode
+)
+_BUNDLE = "ca.crt"
 
 
 class WebhookStore:
-    """The identity of the webhook at the API server."""
+    """The identity of our servers at the API server."""
 
-    def __init__(self, client: KubeClient, *, secret: ObjectKey, configuration: ObjectKey) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        secret: ObjectKey,
+        configuration: ObjectKey | None = None,
+        bundle: ObjectKey | None = None,
+    ) -> None:
+        """`configuration`: of the webhook, where one is served; `bundle`: the agents' ConfigMap, likewise."""
         self._client = client
         self._secret = secret
         self._configuration = configuration
+        self._bundle = bundle
 
     async def read(self) -> tuple[dict[str, bytes], str]:
         """Return the data of the Secret and its version."""
@@ -63,21 +77,31 @@ class WebhookStore:
         return True
 
     async def publish(self, trusted: bytes) -> None:
-        """Make API servers trust exactly this bundle, unless they do already."""
-        bundle = base64.b64encode(trusted).decode()
+        """Make API servers and agents trust exactly this bundle, unless they do already."""
         async with _as_transient():
-            stored = await self._client.get(CONFIGURATIONS, self._configuration)
-            changes: list[_Object] = []
-            for number, webhook in enumerate(stored.value.get("webhooks") or ()):
-                path = f"/webhooks/{number}"
-                if webhook["clientConfig"].get("caBundle") != bundle:
-                    changes += [
-                        {"op": "test", "path": f"{path}/name", "value": webhook["name"]},
-                        {"op": "add", "path": f"{path}/clientConfig/caBundle", "value": bundle},
-                    ]
-            if changes:
-                patch = Patch(changes, "application/json-patch+json")
-                await self._client.patch(CONFIGURATIONS, self._configuration, patch)
+            if self._configuration is not None:
+                await self._tell_api_servers(self._configuration, base64.b64encode(trusted).decode())
+            if self._bundle is not None:
+                await self._tell_agents(self._bundle, trusted.decode())
+
+    async def _tell_api_servers(self, configuration: ObjectKey, bundle: str) -> None:
+        stored = await self._client.get(CONFIGURATIONS, configuration)
+        changes: list[_Object] = []
+        for number, webhook in enumerate(stored.value.get("webhooks") or ()):
+            path = f"/webhooks/{number}"
+            if webhook["clientConfig"].get("caBundle") != bundle:
+                changes += [
+                    {"op": "test", "path": f"{path}/name", "value": webhook["name"]},
+                    {"op": "add", "path": f"{path}/clientConfig/caBundle", "value": bundle},
+                ]
+        if changes:
+            patch = Patch(changes, "application/json-patch+json")
+            await self._client.patch(CONFIGURATIONS, configuration, patch)
+
+    async def _tell_agents(self, key: ObjectKey, bundle: str) -> None:
+        stored = await self._client.get(CONFIG_MAPS, key)
+        if (stored.value.get("data") or {}).get(_BUNDLE) != bundle:
+            await self._client.patch(CONFIG_MAPS, key, Patch({"data": {_BUNDLE: bundle}}))
 
 
 @asynccontextmanager

@@ -13,15 +13,23 @@ import numpy as np
 import numpy.typing as npt
 
 from vramline.errors import InvariantError
+from vramline.model.ask import RealtimeMode
 from vramline.model.gpu import Health, PhysicalGpu
 from vramline.model.law import Account
 from vramline.model.observation import Observation, Unknown
 from vramline.model.reason import CODE_OF, FITS, Reason
 
-__all__ = ["NEVER", "NO_LIMIT", "Block", "GpuColumns"]
+__all__ = ["NEVER", "NODE_MODES", "NO_LIMIT", "Block", "GpuColumns"]
 
 NEVER = -np.inf
 """Time of an observation that does not exist."""
+
+NODE_MODES: tuple[tuple[RealtimeMode | None, bool], ...] = (
+    (None, False),
+    *((mode, False) for mode in RealtimeMode),
+    (None, True),
+)
+"""What a node may say itself: nothing, a mode, or that the check is on."""
 
 NO_LIMIT = 2**31 - 1
 """Slots left on a card whose number of sharers is not limited."""
@@ -36,6 +44,7 @@ _FIELDS: dict[str, npt.DTypeLike] = {
     "free_books": np.int64,
     "free_observed": np.int64,  # equals free_books where `observed_at` is NEVER
     "observed_at": np.float64,
+    "void_at": np.float64,  # from when on the observation counts for nothing
     "used_percent": np.float64,  # of the total, as observed; NaN where unknown
     "utilization": np.float64,  # NaN where unknown
     "slots": np.int64,  # 1 where not shared by replicas
@@ -45,6 +54,7 @@ _FIELDS: dict[str, npt.DTypeLike] = {
     "model": np.int32,  # index into `models`
     "numa": np.int32,  # −1: unknown
     "static_code": np.int8,  # FITS, or why no ask at all may use this card
+    "node_mode": np.int8,  # the node's own mode of the real-time check: an index into NODE_MODES
     "block": np.int32,  # which block the row belongs to
 }
 
@@ -158,6 +168,7 @@ class GpuColumns:
             self._gpu_at[row] = None
         rows = slice(block.start, block.start + block.width)
         self._arrays["static_code"][rows] = CODE_OF[Reason.NO_SUCH_GPU]
+        self._arrays["observed_at"][rows] = self._arrays["void_at"][rows] = NEVER
         self._node_of_block[number] = -1
         block.node, block.gpus = None, ()
         self._idle.setdefault(block.width, []).append(number)
@@ -184,12 +195,24 @@ class GpuColumns:
         arrays = self._arrays
         if observation is None or isinstance(observation.used, Unknown):
             arrays["observed_at"][row] = NEVER
+            arrays["void_at"][row] = NEVER
             arrays["used_percent"][row] = np.nan
         else:
             arrays["observed_at"][row] = observation.at
+            arrays["void_at"][row] = observation.void_at
             arrays["used_percent"][row] = 100.0 * observation.used / gpu.total
         known = observation is not None and not isinstance(observation.utilization_percent, Unknown)
         arrays["utilization"][row] = observation.utilization_percent if observation and known else np.nan
+
+    def fresh(self, *, now: float, max_age_s: float) -> npt.NDArray[np.bool_]:
+        """Return by row whether there is an observation young enough to count."""
+        young = self.observed_at >= now - max_age_s
+        valid: npt.NDArray[np.bool_] = young & (self.void_at > now)
+        return valid
+
+    def is_fresh(self, row: int, *, now: float, max_age_s: float) -> bool:
+        """The same for one row."""
+        return bool(self.observed_at[row] >= now - max_age_s and self.void_at[row] > now)
 
     def per_block(self, mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
         """Count the rows of each block where `mask` holds."""
@@ -215,6 +238,12 @@ class GpuColumns:
         block = self.blocks[number]
         for row, gpu in enumerate(block.gpus, start=block.start):
             self._arrays["static_code"][row] = _static_code(gpu) if code is None else code
+
+    def set_node_mode(self, number: int, own: RealtimeMode | None, *, enabled: bool) -> None:
+        """Say which mode of the real-time check a block's node has of its own."""
+        block = self.blocks[number]
+        code = NODE_MODES.index((own, enabled and own is None))
+        self._arrays["node_mode"][block.start : block.start + block.width] = code
 
     def _intern(self, model: str) -> int:
         index = self._model_index.get(model)

@@ -4,6 +4,7 @@
 and `reserve` there is no await, so that what was decided is still true when it is recorded.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -194,6 +195,8 @@ class Fleet:
             for gpu in node.gpus:
                 self._refresh(gpu.uuid)
         self._write_problem(place)
+        if place.block is not None:
+            self.columns.set_node_mode(place.block, node.realtime, enabled=node.realtime_enabled)
 
     def freeze(self, name: str, problem: NodeProblem) -> None:
         """Stop handing out a node's GPUs. The first problem of a node is the one it keeps."""
@@ -237,10 +240,18 @@ class Fleet:
     def observe(self, uuid: str, observation: Observation) -> None:
         """Take in a look at a card; one that is older than what is known changes nothing."""
         known = self._observations.get(uuid)
-        if known is not None and observation.at < known.at:
+        if known is None or observation.at >= known.at:
+            self.show(uuid, observation)
+
+    def show(self, uuid: str, observation: Observation) -> None:
+        """Let this look at a card count, even where a newer one is known, whose source fell silent."""
+        known = self._observations.get(uuid)
+        self._observations[uuid] = observation
+        row = self.columns.row_of.get(uuid)
+        if row is not None and known is not None and self._goes_on(uuid, known, observation):
+            self.columns.write_observation(row, self.columns.card(row), observation)
             return
         self.generation += 1
-        self._observations[uuid] = observation
         self._refresh(uuid)
 
     # ── claims ───────────────────────────────────────────────────────────────────────────────────
@@ -338,6 +349,15 @@ class Fleet:
             row, gpu, account, sharers=len(claims), cores=sum(claim.cores for claim in claims)
         )
         self.columns.write_observation(row, gpu, observation)
+
+    def _goes_on(self, uuid: str, known: Observation, seen: Observation) -> bool:
+        """Whether a stream says of a card what it said a moment ago, so that only its age is new."""
+        return (
+            seen.at < known.void_at < math.inf
+            and seen.used == known.used
+            and seen.processes == known.processes
+            and all(c.ran_before(known.at) == c.ran_before(seen.at) for c in self.ledger.of_card(uuid))
+        )
 
     def _write_problem(self, place: _Place) -> None:
         if place.block is not None:

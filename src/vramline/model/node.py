@@ -4,6 +4,7 @@ import enum
 
 import msgspec
 
+from vramline.model.ask import RealtimeMode
 from vramline.model.gpu import PhysicalGpu
 
 __all__ = ["HostRoom", "InventorySource", "Node", "NodePool", "NodeProblem", "ProblemKind", "Taint"]
@@ -65,6 +66,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     taints: tuple[Taint, ...] = ()
     host: HostRoom = HostRoom()
     platform: str = ""
+    realtime: RealtimeMode | None = None
+    """The node's own mode of the real-time check; None: it has none."""
+    realtime_enabled: bool = False
+    """The node switches the check on, in whatever mode is in force otherwise."""
 
 
 class NodePool(msgspec.Struct, frozen=True):

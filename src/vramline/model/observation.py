@@ -4,13 +4,15 @@ A field the card did not answer is `Unknown`. `Unknown` is neither zero nor fals
 used as a truth value or a number, so forgetting to ask `isinstance(x, Unknown)` is an error at once.
 """
 
+import enum
+import math
 from typing import NoReturn
 
 import msgspec
 
 from vramline.units import Mib
 
-__all__ = ["NOT_REPORTED", "GpuProcess", "Observation", "Unknown"]
+__all__ = ["NOT_REPORTED", "GpuProcess", "Observation", "ObservationSource", "Unknown"]
 
 
 class Unknown(msgspec.Struct, frozen=True):
@@ -34,6 +36,17 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
     """The pod it belongs to; None: it belongs to no pod; Unknown: nobody found out."""
 
 
+class ObservationSource(enum.StrEnum):
+    """Who looked at a card, or who tells what somebody saw there."""
+
+    REPORT = "GpuReport"
+    STREAM = "agent's stream"
+    LOOK = "live look"
+    DCGM = "DCGM exporter"
+    PROMETHEUS = "Prometheus"
+    HAMI = "HAMi vGPUmonitor"
+
+
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """One look at one physical GPU."""
 
@@ -44,3 +57,6 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     processes: tuple[GpuProcess, ...] | Unknown = NOT_REPORTED
     utilization_percent: int | Unknown = NOT_REPORTED
     temperature_c: int | Unknown = NOT_REPORTED
+    source: ObservationSource = ObservationSource.REPORT
+    void_at: float = math.inf
+    """From when on it counts for nothing, whatever age the rules allow: a stream that pauses is broken."""

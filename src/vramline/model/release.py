@@ -23,14 +23,14 @@ def prove_release(
 
     Its containers must have ended, and a newer look at the card must show it: its processes are gone,
     or, where processes are not listed, the used figure has dropped by the claim. Where that cannot be
-    seen (no observation younger than `max_age_s`, or an unlisted pod that used less than it claimed) the
+    seen (no look that counts is younger than `max_age_s`, or an unlisted pod used less than it claimed) the
     grace period decides; memory that is still there afterwards shows up as unmanaged, because no claim
     explains it any more.
     """
     if claim.state is not ClaimState.RELEASING or claim.ended_at is None or claim.ended_at > now:
         return None
     grace_passed = now - claim.ended_at >= grace_s
-    if observation is None or now - observation.at > max_age_s:
+    if observation is None or not _can_tell(observation, now=now, max_age_s=max_age_s):
         return ReleaseProof.GRACE_PASSED if grace_passed else None
     if observation.at <= claim.ended_at:
         return None  # where an agent speaks, no time replaces its next word
@@ -40,6 +40,12 @@ def prove_release(
     if _used_has_dropped(claim, observation):
         return ReleaseProof.USED_DROPPED
     return ReleaseProof.GRACE_PASSED if grace_passed else None
+
+
+def _can_tell(observation: Observation, *, now: float, max_age_s: float) -> bool:
+    """Whether a look is young enough to count and says anything about memory."""
+    silent = isinstance(observation.used, Unknown) and isinstance(observation.processes, Unknown)
+    return now - observation.at <= max_age_s and now < observation.void_at and not silent
 
 
 def _processes_of(claim: Claim, observation: Observation) -> bool | None:

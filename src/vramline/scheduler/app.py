@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 from vramline.errors import RequestError
 from vramline.explain.history import History
 from vramline.model.cluster import Cluster
+from vramline.scheduler.checks import Checks
 from vramline.scheduler.figures import count_figures
 from vramline.scheduler.journal import Journal
 from vramline.scheduler.preempter import Preempter, hear_filter
@@ -50,6 +51,7 @@ def build_app(
     admission: AdmissionOptions | None = None,
     is_ready: Callable[[], bool] = lambda: True,
     preempter: Preempter | None = None,
+    checks: Checks | None = None,
 ) -> Starlette:
     """Return the ASGI application over one cluster. `history` is read, and grows with extender calls.
 
@@ -58,7 +60,7 @@ def build_app(
     Until `is_ready` the extender's verbs answer 503: kube-scheduler tries again, and nothing is decided on
     half of the truth.
     """
-    faces = _Faces(cluster, Journal(history), admission or AdmissionOptions(), is_ready)
+    faces = _Faces(cluster, Journal(history, checks), admission or AdmissionOptions(), is_ready)
     faces.preempter = preempter
     posts: dict[str, _Endpoint] = {
         "/filter": faces.filter,
@@ -179,7 +181,7 @@ class _Faces:
     async def metrics(self, _request: Request) -> Response:
         evictions = None if self.preempter is None else self.preempter.evictions
         figures = count_figures(self._cluster, evictions=evictions)
-        return Response(render_metrics(figures), media_type=CONTENT_TYPE)
+        return Response(render_metrics(figures, self._journal.checks.tallies), media_type=CONTENT_TYPE)
 
     async def health(self, _request: Request) -> Response:
         return reply({"status": "ok"})

@@ -1,6 +1,6 @@
 """The commit protocol: claim in the node's ledger, then bind the pod, each under a precondition.
 
-    decide → hold in memory → (1) write the claim → (2) write the binding → the watch confirms
+    look → decide → hold in memory → (1) write the claim → (2) write the binding → the watch confirms
 
 A crash after 1 leaves a claim whose pod stays unbound: it is taken back after a grace period. A crash after 2
 leaves claim and annotation in agreement. Nothing is retried blindly: a conflict means planning anew, a lost
@@ -23,10 +23,12 @@ from vramline.decide.engine import decide
 from vramline.decide.reserve import reservation_of
 from vramline.errors import RequestError
 from vramline.explain.decision import explain_decision
+from vramline.model.ask import RealtimeMode
 from vramline.model.cluster import BindOutcome
 from vramline.model.decision import Decision, Placement
 from vramline.model.fleet import Fleet
 from vramline.model.pod import Pod
+from vramline.scheduler.eyes import Eyes
 from vramline.scheduler.ledger_desk import LedgerDesk, Lost
 from vramline.scheduler.live import LiveState
 from vramline.scheduler.store import Binding, Done, Refused, Store, Unclear, Written
@@ -38,6 +40,9 @@ from vramline.wire.pods import read_pod
 
 __all__ = ["Committer"]
 
+_LOOKS = 3
+"""How often other cards are looked at, because those chosen first turned out to be taken."""
+
 _PLANS = 3
 """How often a bind is planned anew after somebody else wrote first."""
 
@@ -46,9 +51,17 @@ class Committer:
     """Binds pods for one leader."""
 
     def __init__(
-        self, live: LiveState, store: Store, epoch: Callable[[], int | None], *, apart_s: float = 0.05
+        self,
+        live: LiveState,
+        store: Store,
+        epoch: Callable[[], int | None],
+        *,
+        eyes: Eyes | None = None,
+        apart_s: float = 0.05,
     ) -> None:
         self._live = live
+        self._eyes = eyes or Eyes(live)
+        """Looks at cards where an agent's stream is up; without one, a bind waits for nobody."""
         self._store = store
         self._epoch = epoch
         self.desk = LedgerDesk(live, store, epoch, apart_s=apart_s)
@@ -61,18 +74,20 @@ class Committer:
         """Claim cards of `node` for a pod and bind it, or say why not: both are stored, or the claim goes."""
         lost = Lost("", retry=True)
         for _ in range(_PLANS):
+            await self._prepare(pod_uid, node)
             refusal = self._refusal(pod_uid, node)
             if refusal:
                 return BindOutcome(refusal)
             pod = self._live.pods[pod_uid]
             if self._live.nodes_promised_to(pod_uid):
-                await self._take_back(pod)
-                continue
+                continue  # it could not be taken back
             alone = self._live.view_of(node, pod)
             decision = self._decide_on(pod, alone)
             if decision.placement is None:
+                self._eyes.checks.refused(alone, decision)
                 rules = self._live.rules_for(pod.ask)
                 return BindOutcome(explain_decision(alone, decision, rules, why=False).message)
+            self._eyes.checks.placed(alone, decision)
             version = self._live.version_of(pod_uid)
             reservation = reservation_of(decision, epoch=self._epoch() or 0)
             self._live.hold(reservation)
@@ -106,6 +121,36 @@ class Committer:
             await self.desk.write(node, remove=pods)
         for pod in self._live.promises_not_kept():
             await self._take_back(pod)
+
+    async def _prepare(self, pod_uid: str, node: str) -> None:
+        """Take back an earlier promise to the pod, and look at the cards that it would get.
+
+        Others may act meanwhile, so everything is judged anew afterwards; from then on nothing is awaited
+        until the cards are held.
+        """
+        if self._refusal(pod_uid, node):
+            return
+        if self._live.nodes_promised_to(pod_uid):
+            await self._take_back(self._live.pods[pod_uid])
+        if self._eyes.can_look(node):
+            await self._look_ahead(pod_uid, node)
+
+    async def _look_ahead(self, pod_uid: str, node: str) -> None:
+        """Have the node's agent look at the cards that the pod would get, until it would get no others."""
+        looked: set[str] = set()
+        for _ in range(_LOOKS):
+            if self._refusal(pod_uid, node):
+                return
+            pod = self._live.pods[pod_uid]
+            decision = self._decide_on(pod, self._live.view_of(node, pod))
+            if decision.placement is None or decision.mode is RealtimeMode.DISABLED:
+                return
+            chosen = {share.uuid for share in decision.placement.gpus}
+            if looked and not chosen <= looked:
+                self._eyes.checks.other_cards(decision.mode)
+            if chosen <= looked or not await self._eyes.look(node, chosen - looked):
+                return
+            looked |= chosen
 
     def _refusal(self, pod_uid: str, node: str) -> str:
         pod = self._live.pods.get(pod_uid)

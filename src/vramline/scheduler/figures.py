@@ -4,10 +4,15 @@ from collections import Counter
 from collections.abc import Iterator
 
 from vramline.explain.cards import card_state
+from vramline.model.claim import Claim
 from vramline.model.cluster import Cluster
+from vramline.model.observation import Observation, Unknown
 from vramline.telemetry.metrics import Gauge, Sample
 
 __all__ = ["count_figures"]
+
+_MOST_CLAIMS = 5_000
+"""How many claims have samples of their own."""
 
 
 def count_figures(cluster: Cluster, *, evictions: int | None = None) -> Iterator[Sample]:
@@ -24,12 +29,54 @@ def count_figures(cluster: Cluster, *, evictions: int | None = None) -> Iterator
     yield from (Sample(Gauge.CLAIMS, count, (state,)) for state, count in sorted(claims.items()))
     phases = Counter(pod.phase.value for pod in cluster.pods.values() if pod.ask is not None)
     yield from (Sample(Gauge.PODS, count, (phase,)) for phase, count in sorted(phases.items()))
+    yield from _sources(cluster)
+    yield from _pods(cluster)
     for uuid in sorted(fleet.columns.row_of):
         yield from _card(cluster, uuid)
 
 
 def _state_of(problem: str, gpus: object) -> str:
     return problem or ("usable" if gpus else "without GPUs")
+
+
+def _sources(cluster: Cluster) -> Iterator[Sample]:
+    """Count the cards by who looked at them last; a look that no longer counts is not the same."""
+    fleet, now, max_age_s = cluster.fleet, cluster.now(), cluster.rules_for(None).max_age_s
+    found: Counter[tuple[str, str]] = Counter()
+    for uuid, row in fleet.columns.row_of.items():
+        seen = fleet.observation(uuid)
+        if seen is not None:
+            fresh = fleet.columns.is_fresh(row, now=now, max_age_s=max_age_s)
+            found[seen.source.value, "counts" if fresh else "stale"] += 1
+    yield from (Sample(Gauge.OBSERVED_GPUS, count, labels) for labels, count in sorted(found.items()))
+
+
+def _pods(cluster: Cluster) -> Iterator[Sample]:
+    """Yield what pods claimed, and were seen to use; a cluster may have more pods than anybody scrapes."""
+    claims = sorted(cluster.fleet.ledger, key=lambda claim: (claim.pod, claim.gpu))
+    yield Sample(Gauge.PODS_NOT_SHOWN, len({claim.pod_uid for claim in claims[_MOST_CLAIMS:]}))
+    for claim in claims[:_MOST_CLAIMS]:
+        namespace, _, name = claim.pod.partition("/")
+        yield Sample(Gauge.POD_MIB, claim.mib, (namespace, name, claim.gpu, "claimed"))
+        used = _used_by(claim, cluster.fleet.observation(claim.gpu))
+        if used is not None:
+            yield Sample(Gauge.POD_MIB, used, (namespace, name, claim.gpu, "used"))
+
+
+def _used_by(claim: Claim, seen: Observation | None) -> int | None:
+    """Return what a pod was seen to use on a card; None: the card does not tell whose its processes are."""
+    if seen is None or isinstance(seen.processes, Unknown):
+        return None
+    if any(isinstance(process.pod_uid, Unknown) for process in seen.processes):
+        return None
+    own = [process.used for process in seen.processes if process.pod_uid == claim.pod_uid]
+    return None if any(isinstance(used, Unknown) for used in own) else sum(map(int, own))  # type: ignore[arg-type]  # no Unknown is left
+
+
+def _drift(cluster: Cluster, uuid: str) -> int:
+    """Return by how much the books promise more than the card holds."""
+    account = cluster.fleet.account(uuid)
+    return account.free_by_books - account.free
 
 
 def _card(cluster: Cluster, uuid: str) -> Iterator[Sample]:
@@ -44,6 +91,7 @@ def _card(cluster: Cluster, uuid: str) -> Iterator[Sample]:
         "unmanaged": card.unmanaged_mib,
         "used": card.used_mib,
         "free": card.free_mib,
+        "drift": _drift(cluster, uuid) if card.basis == "observed" else None,
     }
     for part, mib in parts.items():
         if mib is not None:

@@ -9,6 +9,7 @@ from vramline.explain.history import DecisionRecord, History
 from vramline.explain.trace import changed_since
 from vramline.model.decision import Decision
 from vramline.model.pod import Pod
+from vramline.scheduler.checks import Checks
 
 __all__ = ["Journal"]
 
@@ -24,8 +25,10 @@ _MOST_PODS = 1_000
 class Journal:
     """The history of decisions, with the last filter of each pod beside it."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, checks: Checks | None = None) -> None:
         self.history = history
+        self.checks = checks or Checks()
+        """Takes note of what the real-time check came to."""
         self.last_filter: Decision | None = None
         """What was decided when nodes were last filtered; prioritize follows at once."""
         self.last_pod: tuple[dict[str, Any], Pod] | None = None

@@ -1,7 +1,8 @@
 """Where the scheduler may listen.
 
 Nobody who calls extender or API is asked who they are, so only this machine may connect to them. The webhook,
-which says nothing that a caller does not know, may be called from anywhere, over TLS.
+which says nothing that a caller does not know, may be called from anywhere, over TLS; so may the listener
+of the nodes' agents, which asks everybody for a token.
 """
 
 import errno
@@ -11,7 +12,7 @@ import socket
 from vramline.errors import RequestError, TransientError
 from vramline.settings import Address
 
-__all__ = ["open_socket", "open_webhook_socket"]
+__all__ = ["open_agent_socket", "open_socket", "open_webhook_socket"]
 
 _BACKLOG = 128
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
@@ -27,16 +28,25 @@ def open_socket(address: Address) -> socket.socket:
 
 def open_webhook_socket(address: Address) -> socket.socket:
     """Return a listening socket on any address of this machine, for TLS alone; raises as `open_socket`."""
+    return _listen_anywhere(address, "webhook listen", option="--webhook-listen")
+
+
+def open_agent_socket(address: Address) -> socket.socket:
+    """Return the same for the streams of the nodes' agents."""
+    return _listen_anywhere(address, "agent listen", option="--agent-listen")
+
+
+def _listen_anywhere(address: Address, subject: str, *, option: str) -> socket.socket:
     try:
         version = ipaddress.ip_address(address.host).version
     except ValueError:
         raise RequestError(
-            subject="webhook listen",
+            subject=subject,
             value=str(address),
             problem="is not an address of a network interface",
             accepted="an IP address and a port, such as 0.0.0.0:8443 or [::]:8443",
         ) from None
-    return _listen(_FAMILIES[version], address, option="--webhook-listen")
+    return _listen(_FAMILIES[version], address, option=option)
 
 
 def _listen(family: socket.AddressFamily, address: Address, *, option: str) -> socket.socket:

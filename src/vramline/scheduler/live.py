@@ -19,11 +19,12 @@ from vramline.model.node import Node, NodePool, NodeProblem, ProblemKind
 from vramline.model.pod import Pod, PodPhase
 from vramline.model.rules import Rules, rules_for
 from vramline.scheduler.nominees import Nominees
+from vramline.scheduler.sightings import Sightings
 from vramline.units import Mib
 from vramline.wire import keys
 from vramline.wire.kubernetes import NodeObject, PodObject
 from vramline.wire.ledger_v1alpha1 import GpuLedger
-from vramline.wire.nodes import read_node
+from vramline.wire.nodes import read_node, same_inventory
 from vramline.wire.pods import read_pod
 from vramline.wire.report_v1alpha1 import GpuReport
 
@@ -45,6 +46,9 @@ class LiveState:
     ) -> None:
         self.rules = rules
         self.fleet = Fleet(margin)
+        self.sightings = Sightings(
+            self.fleet, clock, max_age_s=rules.max_age_s, stream_max_age_s=rules.stream_max_age_s
+        )
         self.release_grace_s = release_grace_s
         self.pool = pool
         """Only these nodes exist for this state; None: all."""
@@ -115,17 +119,23 @@ class LiveState:
     def drop_node(self, name: str) -> None:
         """A node left. Its ledger is kept: its pods may come back with it."""
         self._node_objects.pop(name, None)
+        self.sightings.forget(name)
         self._forget_node(name)
 
     def set_report(self, report: GpuReport) -> None:
-        """An agent reported."""
+        """An agent reported. What it saw on cards that are known already changes nothing but that."""
+        report, known = self.sightings.date(report), self._reports.get(report.node)
         self._reports[report.node] = report
-        if report.node in self._node_objects:
+        if known is not None and same_inventory(known, report):
+            self.sightings.take_report(report)
+        elif report.node in self._node_objects:
             self._read_node(report.node)
+            self.sightings.freed.add(report.node)
 
     def drop_report(self, name: str) -> None:
         """A report was deleted."""
         self._reports.pop(name, None)
+        self.sightings.forget(name)
         if name in self._node_objects:
             self._read_node(name)
 
@@ -257,6 +267,9 @@ class LiveState:
             now=self.now(), grace_s=self.release_grace_s, max_age_s=self.rules.max_age_s
         )
         for each in released:
+            card = self.fleet.gpu(each.claim.gpu)
+            if card is not None:
+                self.sightings.freed.add(card.node)
             for node in self._nodes_with_claims_of(each.claim.pod_uid):
                 self._let_go.setdefault(node, set()).add(each.claim.pod_uid)
         return released
@@ -304,18 +317,17 @@ class LiveState:
         if self.pool is not None and labels.get(self.pool.key) != self.pool.value:
             self._forget_node(name)
             return
+        report = self._reports.get(name)
         try:
-            reading = read_node(document, self._reports.get(name))
-            node, observations = reading.node, reading.observations
+            node = read_node(document, report).node
         except RequestError as error:
             node = Node(name=name, problem=NodeProblem(ProblemKind.UNKNOWN_INVENTORY, str(error)))
-            observations = {}
         node = self._without_cards_of_others(node)
         if self.fleet.node(name) is not None:
             self.fleet.clear_claims_of_node(name)
         self.fleet.set_node(node)
-        for uuid, observation in observations.items():
-            self.fleet.observe(uuid, observation)
+        if report is not None:
+            self.sightings.take_report(report)
         self._rebuild(name)
 
     def _forget_node(self, name: str) -> None:

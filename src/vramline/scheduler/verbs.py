@@ -93,6 +93,9 @@ async def bind_pod(cluster: Cluster, journal: Journal, args: ExtenderBindingArgs
         look = _Look(cluster, pod, pod.ask, args.node)
     outcome = await cluster.bind(args.pod_uid, args.node)
     if look is not None and outcome.refused:
+        # What was seen before may have changed in between: the card was looked at, or somebody was faster.
+        if pod.ask is not None and cluster.fleet.node(args.node) is not None:
+            look = _Look(cluster, pod, pod.ask, args.node)
         journal.not_bound(look.record(PodOutcome.PENDING, ()))
     elif look is not None:
         claims = cluster.fleet.ledger.of_pod(pod.uid)
@@ -167,6 +170,8 @@ def _record(cluster: Cluster, journal: Journal, pod: Pod, decision: Decision) ->
     if decision.placement is not None:
         journal.filtered(ask.pod_uid, _Look(cluster, pod, ask, decision.placement.node).lines)
         return
+    journal.checks.refused(fleet, decision)
+    journal.checks.waiting.add(ask)
     explanation = explain_decision(fleet, decision, cluster.rules_for(ask), most_nodes=_NODES_KEPT, why=False)
     journal.filtered(ask.pod_uid, lambda: explanation.nodes)
     journal.history.add(

@@ -17,8 +17,8 @@ from vramline.kube.failures import ApiError, DeniedError, NotFoundError
 from vramline.kube.objects import LEASES, LeaseObject, ObjectKey
 from vramline.probes.library import NvmlLibraryNotFoundError, find_library
 from vramline.serve.findings import Finding, Level, examine_state
+from vramline.serve.identity import WEBHOOK_CONFIGURATION
 from vramline.serve.reading import read_cluster
-from vramline.serve.webhook import WEBHOOK_CONFIGURATION
 from vramline.settings import Settings
 from vramline.wire.times import seconds_of
 
@@ -190,7 +190,7 @@ def _rights(wanted: Installation) -> Iterator[Object]:
     """Yield the shipped roles of the scheduler, right by right."""
     for role in wanted.objects:
         if role["kind"] in {"Role", "ClusterRole"} and role["metadata"]["name"] == "vramline-scheduler":
-            namespace = wanted.namespace if role["kind"] == "Role" else ""
+            namespace = role["metadata"].get("namespace", "")
             for rule in role["rules"]:
                 for resource in rule["resources"]:
                     for name in rule.get("resourceNames", [""]):

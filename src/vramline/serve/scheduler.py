@@ -17,14 +17,21 @@ from vramline.kube.client import KubeClient
 from vramline.kube.lease import Callbacks, Elector, Terms
 from vramline.kube.objects import ObjectKey
 from vramline.kube.target import Target
+from vramline.scheduler.agent_streams import AgentStreams
 from vramline.scheduler.app import build_app
+from vramline.scheduler.checks import Checks
 from vramline.scheduler.cluster import RealCluster
 from vramline.scheduler.commit import Committer
+from vramline.scheduler.eyes import Eyes
 from vramline.scheduler.kube_store import KubeStore
 from vramline.scheduler.live import LiveState
 from vramline.scheduler.preempter import Preempter
+from vramline.scheduler.tls import LiveTls
+from vramline.scheduler.waking import Waker
+from vramline.serve.agents import run_agent_listener
 from vramline.serve.feeds import Feeds
 from vramline.serve.following import Follower
+from vramline.serve.identity import keep_identity
 from vramline.serve.notices import TellingHistory, open_recorder
 from vramline.serve.server import QuietServer
 from vramline.serve.webhook import run_webhook
@@ -33,6 +40,7 @@ from vramline.settings import Adoption, Preemption, Settings, pool_from, rules_f
 __all__ = ["ElectionRules", "SchedulerProcess"]
 
 _REAP_EVERY_S = 1.0
+_EXPIRE_EVERY_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,8 @@ class SchedulerProcess:
     election: ElectionRules
     webhook_listener: socket.socket | None = None
     """Where reviews are answered; None: nowhere. The webhook's Service and Secret are beside the Lease."""
+    agent_listener: socket.socket | None = None
+    """Where agents open their streams; None: nowhere."""
 
     async def run(self) -> None:
         """Serve until SIGINT or SIGTERM; hand the Lease back on the way out."""
@@ -81,15 +91,18 @@ class SchedulerProcess:
                 adopts_all=self.settings.adoption is Adoption.ALL,
                 pool=pool_from(self.settings),
             )
+            streams = AgentStreams(live.sightings, live.now)
             feeds = Feeds(client, live, rng=rng)
             elector = self._elector(client, live, rng)
-            committer = Committer(live, KubeStore(client), lambda: elector.epoch or None)
+            eyes = Eyes(live, streams)
+            waker = Waker(live, streams, eyes.checks.waiting, eyes.checks.tallies)
+            committer = Committer(live, KubeStore(client), lambda: elector.epoch or None, eyes=eyes)
             recorder = open_recorder(client, self._place)
             preempter = Preempter(
                 live, KubeStore(client), committer.leads, recorder.record, clock=time.monotonic
             )
             cluster = RealCluster(live, committer, preempter if self._preempts else None)
-            server = self._server(cluster, TellingHistory(recorder.record), feeds)
+            server = self._server(cluster, TellingHistory(recorder.record), feeds, eyes.checks)
             stop = asyncio.Event()
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -106,10 +119,11 @@ class SchedulerProcess:
                 leading = tasks.create_task(self._lead(client, elector, feeds, stop))
                 serving = tasks.create_task(server.serve(sockets=[self.listener]))
                 telling = tasks.create_task(recorder.run())
-                reviewing = tasks.create_task(self._review(client, feeds, stop))
+                waking = tasks.create_task(waker.run(stop, committer.leads))
+                facing = tasks.create_task(self._face_the_network(client, streams, live, feeds, stop))
                 await stop.wait()
                 server.should_exit = True
-                await asyncio.gather(serving, leading, reviewing)
+                await asyncio.gather(serving, leading, facing, waking)
                 for task in (following, reaping, preempting, telling):
                     task.cancel()
             log.info("scheduler.stopped")
@@ -127,16 +141,24 @@ class SchedulerProcess:
         else:
             await Follower(client, self.election.beside, self.election.pod_name).run(elector, stop)
 
-    async def _review(self, client: KubeClient, feeds: Feeds, stop: asyncio.Event) -> None:
-        if self.webhook_listener is not None:
-            await run_webhook(
-                self.webhook_listener,
-                client,
-                self.settings,
-                namespace=self.election.lease.namespace,
-                is_ready=feeds.synced.is_set,
-                stop=stop,
+    async def _face_the_network(
+        self, client: KubeClient, streams: AgentStreams, live: LiveState, feeds: Feeds, stop: asyncio.Event
+    ) -> None:
+        """Serve webhook and agents, where that is wanted, with one identity."""
+        webhook, agents = self.webhook_listener, self.agent_listener
+        if webhook is None and agents is None:
+            return
+        tls, namespace = LiveTls(), self.election.lease.namespace
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(
+                keep_identity(client, tls, namespace=namespace, webhook=webhook, agents=agents, stop=stop)
             )
+            if webhook is not None:
+                is_ready = feeds.synced.is_set
+                tasks.create_task(run_webhook(webhook, tls, self.settings, is_ready=is_ready, stop=stop))
+            if agents is not None:
+                tasks.create_task(run_agent_listener(agents, tls, client, streams, clock=live.now, stop=stop))
+                tasks.create_task(_expire_sightings(live, stop))
 
     @property
     def _preempts(self) -> bool:
@@ -156,8 +178,10 @@ class SchedulerProcess:
         )
         return Elector(client, self.election.lease, self.election.terms(identity), callbacks, rng=rng)
 
-    def _server(self, cluster: RealCluster, history: History, feeds: Feeds) -> QuietServer:
-        app = build_app(cluster, history, is_ready=feeds.synced.is_set, preempter=cluster.preempter)
+    def _server(self, cluster: RealCluster, history: History, feeds: Feeds, checks: Checks) -> QuietServer:
+        app = build_app(
+            cluster, history, is_ready=feeds.synced.is_set, preempter=cluster.preempter, checks=checks
+        )
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -175,6 +199,13 @@ def _spare_the_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+
+
+async def _expire_sightings(live: LiveState, stop: asyncio.Event) -> None:
+    """Notice streams that fall silent, soon after they did."""
+    while not stop.is_set():
+        live.sightings.expire()
+        await asyncio.sleep(_EXPIRE_EVERY_S)
 
 
 async def _reap(committer: Committer, feeds: Feeds) -> None:

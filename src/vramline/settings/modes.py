@@ -14,6 +14,7 @@ def rules_from(settings: Settings) -> Rules:
         mode=settings.realtime_mode,
         policy=settings.policy,
         max_age_s=settings.observation_max_age_s,
+        stream_max_age_s=settings.observation_max_age_stream_s,
         stale_refuses=settings.stale_observation is StaleObservation.REFUSE,
         unsized_is_whole=settings.unsized_ask is UnsizedAsk.WHOLE,
     )

@@ -166,6 +166,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Where an agent serves /metrics and /healthz. Default loopback, as `listen`."""
     nvml_library: str = ""
     """NVML library, or its folder, that is used instead of looking for one. Default empty: it is found."""
+    agent_listen: Address | None = None
+    """Where agents open their streams, over TLS. Default nowhere: who runs it in a cluster says so."""
     scheduler_name: str = "vramline"
     """What the webhook writes into `spec.schedulerName`. Default vramline, as the chart names the profile."""
     scheduler_name_policy: SchedulerNamePolicy = SchedulerNamePolicy.DEFAULT
@@ -317,6 +319,12 @@ SETTINGS: tuple[Setting, ...] = (
         parse=as_path,
         accepted="an absolute path to libnvidia-ml.so.1 or its folder, or empty to look for it",
         flag="--library",
+    ),
+    Setting(
+        name="agentListen",
+        field="agent_listen",
+        parse=as_optional_address,
+        accepted="an IP address and a port, such as 0.0.0.0:8444, or empty for no streams",
     ),
     Setting(
         name="schedulerName",

@@ -11,6 +11,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from vramline.telemetry.tallies import Tallies
+
 __all__ = ["CONTENT_TYPE", "Gauge", "Sample", "render_metrics"]
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -30,6 +32,17 @@ class Gauge(enum.Enum):
         "Age of the newest look at a GPU; absent where nobody looked.",
         ("node", "gpu"),
     )
+    OBSERVED_GPUS = (
+        "vramline_observed_gpus",
+        "GPUs by who looked at them last, and whether that still counts.",
+        ("source", "state"),
+    )
+    POD_MIB = (
+        "vramline_pod_mib",
+        "Memory of one pod on one GPU, in MiB: what it claimed, and what it was seen to use.",
+        ("namespace", "pod", "gpu", "part"),
+    )
+    PODS_NOT_SHOWN = ("vramline_pods_not_shown", "Pods that vramline_pod_mib leaves out; it has a limit.", ())
     CLAIMS = ("vramline_claims", "Claims in the books, by state.", ("state",))
     PODS = ("vramline_pods", "Pods that ask for GPUs, by phase.", ("phase",))
     DISAGREEMENTS = (
@@ -60,10 +73,10 @@ class Sample(msgspec.Struct, frozen=True):
     labels: tuple[str, ...] = ()
 
 
-def render_metrics(samples: Iterable[Sample]) -> bytes:
-    """Return the text that Prometheus scrapes."""
+def render_metrics(samples: Iterable[Sample], tallies: Tallies | None = None) -> bytes:
+    """Return the text that Prometheus scrapes: this moment's figures, and what was counted until now."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Moment(samples))
+    registry.register(_Moment(samples, tallies or Tallies()))
     return generate_latest(registry)
 
 
@@ -76,8 +89,9 @@ def _family(gauge: Gauge) -> CounterMetricFamily | GaugeMetricFamily:
 class _Moment(Collector):
     """The samples of one scrape, as a registry wants them."""
 
-    def __init__(self, samples: Iterable[Sample]) -> None:
+    def __init__(self, samples: Iterable[Sample], tallies: Tallies) -> None:
         self._samples = samples
+        self._tallies = tallies
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric of the list, those without samples too."""
@@ -85,3 +99,4 @@ class _Moment(Collector):
         for sample in self._samples:
             families[sample.gauge].add_metric(list(sample.labels), sample.value)
         yield from families.values()
+        yield from self._tallies.families()

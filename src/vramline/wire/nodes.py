@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from vramline.model.ask import RealtimeMode
 from vramline.model.gpu import PhysicalGpu
 from vramline.model.node import HostRoom, InventorySource, Node, NodeProblem, ProblemKind, Taint
 from vramline.model.observation import Observation
@@ -26,12 +27,32 @@ from vramline.wire.hami import decode_register
 from vramline.wire.inventory import Inventory, find_conflict, lower_scaled_totals
 from vramline.wire.kubernetes import NodeObject, NodeSpec, NodeStatus, Quantities
 from vramline.wire.quantities import read_amount, read_whole
-from vramline.wire.report_v1alpha1 import GpuReport, observe
+from vramline.wire.report_v1alpha1 import GpuReport, NodeCheck, ReportedGpu, observe
 from vramline.wire.uuids import card_of, name_card
 
-__all__ = ["NodeReading", "read_node"]
+__all__ = ["NodeReading", "observations_in", "read_node", "same_inventory"]
 
 _MAX_DEVICES = 1024 * 65_535
+
+_OWN_MODES = {
+    NodeCheck.STRICT: RealtimeMode.STRICT,
+    NodeCheck.WARNING: RealtimeMode.WARNING,
+    NodeCheck.DISABLED: RealtimeMode.DISABLED,
+}
+
+_INVENTORY = (
+    "uuid",
+    "index",
+    "model",
+    "total_mib",
+    "reserved_mib",
+    "health",
+    "replicas",
+    "unified",
+    "numa",
+    "mig",
+)
+"""What a report says of a card itself; the rest is what was seen on it."""
 
 
 class NodeReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,9 +95,29 @@ def read_node(node: NodeObject, report: GpuReport | None) -> NodeReading:
         taints=tuple(Taint(each.key, each.value or "", each.effect) for each in spec.taints or ()),
         host=_read_room(offered, subject),
         platform=report.platform if report else "",
+        realtime=_OWN_MODES.get(report.realtime_check) if report and report.realtime_check else None,
+        realtime_enabled=report is not None and report.realtime_check is NodeCheck.ENABLED,
     )
     seen, notes = _list_observations(report, node.name)
     return NodeReading(node=read, observations=seen, warnings=(*warnings, *notes))
+
+
+def same_inventory(one: GpuReport, other: GpuReport) -> bool:
+    """Whether two reports tell of the same cards, whatever was seen on them."""
+    if (one.gpus is None) != (other.gpus is None) or len(one.gpus or ()) != len(other.gpus or ()):
+        return False
+    pairs = zip(one.gpus or (), other.gpus or (), strict=True)
+    told = (one.platform, one.realtime_check) == (other.platform, other.realtime_check)
+    return told and all(_same_card(left, right) for left, right in pairs)
+
+
+def observations_in(report: GpuReport) -> dict[str, Observation]:
+    """Return what a report saw on each card, by UUID; nothing where it does not say when."""
+    return _list_observations(report, report.node)[0]
+
+
+def _same_card(one: ReportedGpu, other: ReportedGpu) -> bool:
+    return all(getattr(one, field) == getattr(other, field) for field in _INVENTORY)
 
 
 def _list_sources(

@@ -5,6 +5,7 @@ nobody's; `podUID` absent: not attributed.
 """
 
 import enum
+import math
 from typing import Annotated
 
 import msgspec
@@ -12,7 +13,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from vramline.errors import RequestError
 from vramline.model.gpu import Health
-from vramline.model.observation import NOT_REPORTED, GpuProcess, Observation
+from vramline.model.observation import NOT_REPORTED, GpuProcess, Observation, ObservationSource
 from vramline.units import MAX_MIB, Mib
 from vramline.wire.decoding import convert_document
 from vramline.wire.own_objects import API_VERSION, OwnMeta, check_version
@@ -159,7 +160,13 @@ def encode_report(report: GpuReport) -> dict[str, object]:
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": report.node}, "status": status}
 
 
-def observe(gpu: ReportedGpu, at: float) -> Observation:
+def observe(
+    gpu: ReportedGpu,
+    at: float,
+    *,
+    source: ObservationSource = ObservationSource.REPORT,
+    void_at: float = math.inf,
+) -> Observation:
     """Return what the report saw on one card."""
     listed = gpu.processes
     return Observation(
@@ -168,6 +175,8 @@ def observe(gpu: ReportedGpu, at: float) -> Observation:
         processes=NOT_REPORTED if listed is None else tuple(_observe_process(each) for each in listed),
         utilization_percent=NOT_REPORTED if gpu.utilization_percent is None else gpu.utilization_percent,
         temperature_c=NOT_REPORTED if gpu.temperature_c is None else gpu.temperature_c,
+        source=source,
+        void_at=void_at,
     )
 
 

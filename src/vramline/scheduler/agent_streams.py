@@ -1,0 +1,200 @@
+"""The streams of the nodes' agents: samples come in, live looks and wakes go out.
+
+A stream speaks for the node of its token and for no other. Whatever it sends, nonsense too, can harm what is
+known of that node alone.
+"""
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable, Collection, Iterator
+
+import msgspec
+import structlog
+from websockets.asyncio.server import ServerConnection
+from websockets.exceptions import ConnectionClosed
+
+from vramline.errors import RequestError
+from vramline.model.observation import ObservationSource
+from vramline.scheduler.doorkeeper import Admitted
+from vramline.scheduler.sightings import Sightings
+from vramline.scheduler.stream_clock import StreamClock
+from vramline.wire.agent_stream_v1 import (
+    AgentFrame,
+    LookAnswer,
+    LookRequest,
+    Wake,
+    decode_agent_frame,
+    encode_frame,
+    report_in,
+)
+from vramline.wire.times import seconds_of
+
+__all__ = ["AgentStreams", "Looked"]
+
+_REPLACED, _EXPIRED, _TOO_MANY, _TOO_FAST = 4000, 4001, 4002, 4003
+"""Codes with which a stream is closed."""
+_MOST_FRAMES_A_SECOND = 100
+_SILENT_S = 5.0
+"""A stream that said nothing for so long is not asked: its answer would not come either."""
+
+
+class Looked(msgspec.Struct, frozen=True, kw_only=True):
+    """How a live look ended. Cards in `missing` could not be read; `problem` is empty if all came in time."""
+
+    took_s: float
+    missing: tuple[str, ...] = ()
+    problem: str = ""
+
+
+class _Stream:
+    def __init__(self, node: str, connection: ServerConnection) -> None:
+        self.node = node
+        self.connection = connection
+        self.clock = StreamClock()
+        self.looks: dict[int, asyncio.Future[frozenset[str]]] = {}
+        self.heard_at = 0.0
+        self.second, self.frames = 0, 0
+        self.log = structlog.get_logger().bind(node=node)
+        self.complained: set[str] = set()
+
+    def complain(self, event: str, **fields: object) -> None:
+        """Say something about this stream once."""
+        if event not in self.complained:
+            self.complained.add(event)
+            self.log.warning(event, **fields)
+
+    def is_too_fast(self, now: float) -> bool:
+        """Count a frame; whether there are too many of them."""
+        if int(now) != self.second:
+            self.second, self.frames = int(now), 0
+        self.frames += 1
+        return self.frames > _MOST_FRAMES_A_SECOND
+
+
+class AgentStreams:
+    """At most one stream a node, the newest."""
+
+    def __init__(self, sightings: Sightings, clock: Callable[[], float], *, most_nodes: int = 10_000) -> None:
+        self._sightings = sightings
+        self._clock = clock
+        self._most_nodes = most_nodes
+        self._streams: dict[str, _Stream] = {}
+        self._numbers = itertools.count(1)
+
+    def __len__(self) -> int:
+        """How many nodes have a stream."""
+        return len(self._streams)
+
+    def speaks(self, node: str) -> bool:
+        """Whether a node's agent could be asked now."""
+        stream = self._streams.get(node)
+        return stream is not None and self._clock() - stream.heard_at < _SILENT_S
+
+    def speaking(self) -> Iterator[str]:
+        """Yield the nodes whose agents could be asked now."""
+        return (node for node in list(self._streams) if self.speaks(node))
+
+    async def serve(self, connection: ServerConnection, admitted: Admitted) -> None:
+        """Take in what an agent sends until it leaves, a newer stream replaces it, or its token expires."""
+        older = self._streams.get(admitted.node)
+        if older is None and len(self._streams) >= self._most_nodes:
+            await connection.close(_TOO_MANY, "as many nodes as may have streams have one")
+            return
+        stream = self._streams[admitted.node] = _Stream(admitted.node, connection)
+        stream.log.info("agent.connected", replaces=older is not None)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                if older is not None:
+                    tasks.create_task(older.connection.close(_REPLACED, "a newer stream of this node is up"))
+                tasks.create_task(self._read(stream, until=admitted.until))
+        finally:
+            if self._streams.get(admitted.node) is stream:
+                del self._streams[admitted.node]
+            for look in stream.looks.values():
+                look.cancel()
+            stream.log.info("agent.left")
+
+    async def look(self, node: str, gpus: Collection[str], *, within_s: float) -> Looked:
+        """Have a node's agent look at cards now; what it sees counts before this returns."""
+        stream, started = self._streams.get(node), time.perf_counter()
+        if stream is None:
+            return Looked(took_s=0.0, missing=tuple(gpus), problem="no stream of the node's agent")
+        number = next(self._numbers)
+        answer = stream.looks[number] = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(within_s):
+                await stream.connection.send(encode_frame(LookRequest(id=number, gpus=tuple(gpus))))
+                seen = await answer
+        except TimeoutError:
+            problem = f"no answer within {within_s * 1000:.0f} ms"
+            return Looked(took_s=time.perf_counter() - started, missing=tuple(gpus), problem=problem)
+        except (ConnectionClosed, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and not answer.cancelled():
+                raise
+            problem = "the stream of the node's agent ended"
+            return Looked(took_s=time.perf_counter() - started, missing=tuple(gpus), problem=problem)
+        finally:
+            stream.looks.pop(number, None)
+        missing = tuple(uuid for uuid in gpus if uuid not in seen)
+        problem = f"the agent could not read {', '.join(missing)}" if missing else ""
+        return Looked(took_s=time.perf_counter() - started, missing=missing, problem=problem)
+
+    async def wake(self, node: str) -> bool:
+        """Have a node's agent stamp its Node; False: it could not be told."""
+        stream = self._streams.get(node)
+        if stream is None:
+            return False
+        try:
+            async with asyncio.timeout(1.0):
+                await stream.connection.send(encode_frame(Wake()))
+        except (TimeoutError, ConnectionClosed):
+            return False
+        return True
+
+    async def _read(self, stream: _Stream, *, until: float) -> None:
+        try:
+            async with asyncio.timeout(max(0.0, until - self._clock())):
+                async for message in stream.connection:
+                    if stream.is_too_fast(self._clock()):
+                        await stream.connection.close(_TOO_FAST, "too many frames")
+                        return
+                    self._take(stream, message)
+        except TimeoutError:
+            await stream.connection.close(_EXPIRED, "the token expires; come again with a new one")
+        except ConnectionClosed:
+            pass
+
+    def _take(self, stream: _Stream, message: str | bytes) -> None:
+        if self._streams.get(stream.node) is not stream:
+            return  # a newer stream speaks for the node; this one is being closed
+        if isinstance(message, bytes):
+            stream.complain("agent.unreadable", problem="a frame is binary, not JSON as text")
+            return
+        try:
+            frame = decode_agent_frame(message, subject=f"agent of node {stream.node}")
+            seen = self._observe(stream, frame)
+        except RequestError as error:
+            stream.complain("agent.unreadable", problem=str(error))
+            return
+        stream.heard_at = self._clock()
+        look = stream.looks.get(frame.id) if isinstance(frame, LookAnswer) else None
+        if look is not None and not look.done():
+            look.set_result(seen)
+
+    def _observe(self, stream: _Stream, frame: AgentFrame) -> frozenset[str]:
+        """Take in a frame's cards; return the UUIDs of those whose use was told."""
+        received_at, told = self._clock(), frame.status.observed_at
+        at = stream.clock.date(
+            received_at=received_at,
+            age_s=frame.age_ms / 1000,
+            told=None if told is None else seconds_of(told),
+        )
+        sample = report_in(frame, node=stream.node, received_at=received_at)
+        sample = msgspec.structs.replace(sample, observed_at=at)
+        is_look = isinstance(frame, LookAnswer)
+        source = ObservationSource.LOOK if is_look else ObservationSource.STREAM
+        strangers = self._sightings.take_sample(sample, source)
+        if strangers:
+            stream.complain("agent.strangers", gpus=strangers)
+        return frozenset(gpu.uuid for gpu in sample.gpus or () if gpu.uuid and gpu.used_mib is not None)

@@ -1,0 +1,108 @@
+"""What was seen on the cards and by whom: which look counts, and where memory became free by it.
+
+A stream's sample counts for a few seconds. After that the last report counts again, as old as it is, while
+it is young enough; then nobody's word does. Time is the receiver's: no other clock makes a look younger.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+
+import msgspec
+import numpy as np
+
+from vramline.model.columns import NEVER
+from vramline.model.fleet import Fleet
+from vramline.model.observation import Observation, ObservationSource
+from vramline.wire.nodes import observations_in
+from vramline.wire.report_v1alpha1 import GpuReport, observe
+from vramline.wire.uuids import card_of
+
+__all__ = ["Sightings"]
+
+
+class Sightings:
+    """Every look at a card of a fleet goes through here."""
+
+    def __init__(
+        self, fleet: Fleet, clock: Callable[[], float], *, max_age_s: float, stream_max_age_s: float = 5.0
+    ) -> None:
+        self.freed: set[str] = set()
+        """Nodes on which something became free, or known, since somebody last emptied this set."""
+        self._fleet = fleet
+        self._clock = clock
+        self._max_age_s = max_age_s
+        self._stream_max_age_s = stream_max_age_s
+        self._told: dict[str, dict[str, Observation]] = {}
+        """By node and card, the newest word of those that write down what they saw, now and then."""
+        self._dated: dict[str, tuple[float, float]] = {}
+        self._swept_at = NEVER
+
+    def date(self, report: GpuReport) -> GpuReport:
+        """Return a report as old as it is at least: one from the future was seen when it came first."""
+        told = report.observed_at
+        if told is None:
+            return report
+        before, at = self._dated.get(report.node, (None, 0.0))
+        if before != told:
+            at = min(told, self._clock())
+            self._dated[report.node] = told, at
+        return report if at == told else msgspec.structs.replace(report, observed_at=at)
+
+    def take_report(self, report: GpuReport) -> None:
+        """Look at the cards through a report that `date` returned."""
+        self.take_told(report.node, observations_in(report))
+
+    def take_told(self, node: str, seen: Mapping[str, Observation]) -> None:
+        """Look at cards of a node through what somebody wrote down; a stream that speaks is better."""
+        told, now = self._told.setdefault(node, {}), self._clock()
+        for uuid, observation in seen.items():
+            known = told.get(uuid)
+            if known is None or known.at <= observation.at:
+                told[uuid] = observation
+            current = self._fleet.observation(uuid)
+            streamed = current is not None and now < current.void_at < math.inf
+            if not streamed and self._is_of(uuid, node):
+                self._observe(uuid, observation)
+
+    def take_sample(self, sample: GpuReport, source: ObservationSource = ObservationSource.STREAM) -> int:
+        """Look at cards through a stream's sample; return how many it names that its node does not have."""
+        at, strangers = sample.observed_at, 0
+        if at is None:
+            return 0
+        void_at = at + self._stream_max_age_s
+        for gpu in sample.gpus or ():
+            uuid = card_of(gpu.uuid or "")
+            if self._is_of(uuid, sample.node):
+                self._observe(uuid, observe(gpu, at, source=source, void_at=void_at))
+            else:
+                strangers += 1
+        return strangers
+
+    def expire(self) -> None:
+        """Where a stream fell silent, let the last word before it count, while that is young enough."""
+        columns, now = self._fleet.columns, self._clock()
+        silent = np.flatnonzero((columns.void_at <= now) & (columns.void_at > self._swept_at))
+        for row in silent.tolist():
+            gpu = columns.card(row)
+            told = self._told.get(gpu.node, {}).get(gpu.uuid)
+            if told is not None and told.at >= now - self._max_age_s:
+                self._fleet.show(gpu.uuid, told)
+        self._swept_at = now
+
+    def forget(self, node: str) -> None:
+        """A node left, or its report was deleted."""
+        self._told.pop(node, None)
+        self._dated.pop(node, None)
+
+    def _is_of(self, uuid: str, node: str) -> bool:
+        gpu = self._fleet.gpu(uuid)
+        return gpu is not None and gpu.node == node
+
+    def _observe(self, uuid: str, observation: Observation) -> None:
+        fleet, generation = self._fleet, self._fleet.generation
+        columns, row = fleet.columns, fleet.columns.row_of[uuid]
+        before = columns.free_observed[row]
+        was_fresh = columns.is_fresh(row, now=observation.at, max_age_s=self._max_age_s)
+        fleet.observe(uuid, observation)
+        if fleet.generation != generation and (not was_fresh or columns.free_observed[row] > before):
+            self.freed.add(columns.card(row).node)

@@ -80,6 +80,7 @@ class StandInKubelet:
         self.folder = folder
         self.registered: list[plugin_api.RegisterRequest] = []
         self.refuses = False
+        self.refusals = 0
         self.plugin: PluginClient | None = None
         self._server: grpc.aio.Server | None = None
         self._channels: list[grpc.aio.Channel] = []
@@ -121,6 +122,7 @@ class StandInKubelet:
         self, request: plugin_api.RegisterRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> plugin_api.Empty:
         if self.refuses:
+            self.refusals += 1
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "refused by the test")
         self.registered.append(request)
         channel = grpc.aio.insecure_channel(f"unix:{self.folder / request.endpoint}")

@@ -22,6 +22,7 @@ def reservation_of(decision: Decision, *, epoch: int = 0) -> Reservation:
                 mib=share.mib,
                 cores=share.cores,
                 epoch=epoch,
+                mode=decision.mode,
             )
             for share in decision.placement.gpus
         ),

@@ -14,6 +14,7 @@ import enum
 import msgspec
 
 from vramline.errors import InvariantError
+from vramline.model.ask import RealtimeMode
 from vramline.units import Mib
 
 __all__ = ["Claim", "ClaimEvent", "ClaimState", "next_state"]
@@ -72,6 +73,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     state: ClaimState = ClaimState.RESERVED
     epoch: int = 0
     """Which leader wrote it."""
+    mode: RealtimeMode = RealtimeMode.STRICT
+    """In which mode it was promised: what a last look before the start may do about it."""
     started_at: float | None = None
     """When its containers began to run; None: they have not. -inf: before anyone looked."""
     ended_at: float | None = None

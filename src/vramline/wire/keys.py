@@ -50,6 +50,7 @@ __all__ = [
     "MIRROR",
     "REALTIME_CHECK",
     "SIDE_DOORS",
+    "SLOT",
     "VISIBLE_DEVICES",
     "VISIBLE_DEVICES_ENV",
     "VRAM",
@@ -76,6 +77,8 @@ VISIBLE_DEVICES = "vramline.io/visible-devices"
 """Pod annotation, sealed: comma list of UUIDs that becomes `NVIDIA_VISIBLE_DEVICES`."""
 MANAGED = "vramline.io/managed"
 """Resource that marks a pod as ours; its amount means nothing."""
+SLOT = "vramline.io/gpu"
+"""Resource that Vramline's own device plugin offers: a place for one pod, however much memory it asks for."""
 GPUS_PHYSICAL = "vramline.io/gpus-physical"
 """Node annotation: the physical GPUs, where no label tells them."""
 FREED = "vramline.io/freed"

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from vramline.errors import RequestError
+from vramline.model.ask import RealtimeMode
 from vramline.model.claim import Claim
 from vramline.units import MAX_MIB, Mib
 from vramline.wire.decoding import convert_document
@@ -38,6 +39,7 @@ class _Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mib: Annotated[int, Meta(ge=1, le=MAX_MIB)]
     cores: Annotated[int, Meta(ge=0, le=100)] = 0
     epoch: _Epoch = 0
+    mode: RealtimeMode = RealtimeMode.STRICT
 
 
 class _Spec(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +56,7 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def decode_ledger(document: object, *, subject: str = KIND) -> GpuLedger:
     """Read a ledger object as a YAML or JSON parser returned it."""
-    read = convert_document(document, _Document, subject=subject)
+    read = convert_document(document, _Document, subject=subject, forms={"mode": ", ".join(RealtimeMode)})
     check_version(read.api_version, subject=subject)
     spec = read.spec or _Spec()
     claims = tuple(
@@ -65,6 +67,7 @@ def decode_ledger(document: object, *, subject: str = KIND) -> GpuLedger:
             mib=Mib(claim.mib),
             cores=claim.cores,
             epoch=claim.epoch,
+            mode=claim.mode,
         )
         for uuid, on_card in (spec.claims or {}).items()
         for claim in on_card
@@ -83,7 +86,12 @@ def encode_ledger(ledger: GpuLedger) -> dict[str, object]:
     by_card: dict[str, list[_Claim]] = {}
     for claim in ledger.claims:
         stored = _Claim(
-            pod_uid=claim.pod_uid, pod=claim.pod, mib=claim.mib, cores=claim.cores, epoch=claim.epoch
+            pod_uid=claim.pod_uid,
+            pod=claim.pod,
+            mib=claim.mib,
+            cores=claim.cores,
+            epoch=claim.epoch,
+            mode=claim.mode,
         )
         by_card.setdefault(claim.gpu, []).append(stored)
     meta = OwnMeta(name=ledger.node, resource_version=ledger.resource_version or None)

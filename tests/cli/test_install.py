@@ -75,6 +75,8 @@ def test_no_object_is_left_in_another_namespace(printed: Printed) -> None:
         ("--with-namespace", ("Namespace", "vramline-system"), True),
         ("--with-agent", ("DaemonSet", "vramline-agent"), True),
         ("--without-agent", ("DaemonSet", "vramline-agent"), False),
+        ("--with-plugin", ("DaemonSet", "vramline-agent"), True),
+        ("--without-plugin", ("DaemonSet", "vramline-agent"), False),
     ],
 )
 def test_parts_can_be_left_out(option: str, kind: tuple[str, str], is_there: bool, printed: Printed) -> None:
@@ -89,6 +91,7 @@ def test_parts_can_be_left_out(option: str, kind: tuple[str, str], is_there: boo
         (("--margin", "lots"), "command line: --margin = 'lots'"),
         (("--replicas", "0"), "Invalid value for '--replicas'"),
         (("--scheduler-name", "default-scheduler"), "is the cluster's own scheduler"),
+        (("--with-plugin", "--without-agent"), "the plugin is part of the agent"),
         (("--output", "xml"), "Invalid value for '--output'"),
     ],
 )

@@ -43,6 +43,11 @@ def test_helm_finds_nothing_to_complain_about() -> None:
             id="with the agent, elsewhere",
         ),
         pytest.param(
+            ("--without-namespace", "--with-plugin"),
+            ("agent.enabled=true", "devicePlugin.enabled=true"),
+            id="with the device plugin",
+        ),
+        pytest.param(
             (
                 *("--without-namespace", "--image", "registry.example/v:2", "--replicas", "3"),
                 *("--kube-scheduler-image", "registry.example/ks", "--kube-scheduler-version", "v1.31.0"),
@@ -97,6 +102,8 @@ def test_the_version_is_the_programs() -> None:
         "kubeScheduler.extenderTimeout=soon",
         "networkPolicy.apiServerPorts={0}",
         "agent.enabled=perhaps",
+        "devicePlugin.enabled=true",
+        "devicePlugin.slotsPerCard=0",
         "agent.privileged=true",
         "excludedNamespaces={a_b}",
         "excludedNamespaces=[]",
@@ -119,7 +126,8 @@ def test_the_schema_knows_every_setting_and_every_word() -> None:
     settings = schema["properties"]["settings"]["properties"]
 
     words = {name: set(form["enum"]) for name, form in settings.items() if "enum" in form}
-    given_by_the_chart = {"listen", "webhookListen", "agentListen", "metricsListen", "schedulerName"}
+    listeners = {"listen", "webhookListen", "agentListen", "metricsListen"}
+    given_by_the_chart = {*listeners, "schedulerName", "backend", "slotsPerCard"}
     assert set(settings) == {setting.name for setting in SETTINGS} - given_by_the_chart
     assert words == {
         "realtimeMode": set(RealtimeMode),

@@ -6,6 +6,7 @@ import pytest
 
 from house.tree import ROOT
 from install.rendered import Object, find_object, pod_specs, rendered
+from vramline.agent.plugin import DEVICE_PLUGIN_FOLDER
 
 OBJECTS = rendered("--with-agent")
 PODS = pod_specs(OBJECTS)
@@ -55,6 +56,27 @@ def test_the_scheduler_is_restricted() -> None:
 
 def test_the_agent_needs_this_and_no_more() -> None:
     assert list(offences(AGENT)) == AGENT_NEEDS
+
+
+def test_the_device_plugin_adds_one_folder_that_is_written_to() -> None:
+    agent = pod_specs(rendered("--with-plugin"))["vramline-agent"]
+
+    assert set(offences(agent)) - set(AGENT_NEEDS) == {"volume device-plugins is a hostPath"}
+    [container] = agent["containers"]
+    written = [each["mountPath"] for each in container["volumeMounts"] if not each.get("readOnly")]
+    assert written == [str(DEVICE_PLUGIN_FOLDER)]
+
+
+def test_webhook_and_agent_are_told_of_the_plugin_together() -> None:
+    for options, backend in (((), None), (("--with-plugin",), "plugin")):
+        told = {
+            variable.get("value")
+            for spec in pod_specs(rendered("--with-agent", *options)).values()
+            for container in spec["containers"]
+            for variable in container.get("env", [])
+            if variable["name"] == "VRAMLINE_BACKEND"
+        }
+        assert told == ({backend} if backend else set())
 
 
 @pytest.mark.parametrize("word", ["`hostPID`", "`hostPath`", "root"])

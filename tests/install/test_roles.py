@@ -8,7 +8,7 @@ import pytest
 from house.tree import ROOT
 from install.rendered import Object, find_object, rendered
 
-OBJECTS = rendered("--with-agent")
+OBJECTS = rendered("--with-plugin")
 ROLES = [each for each in OBJECTS if each["kind"] in {"Role", "ClusterRole"}]
 BUILT_IN = {"system:kube-scheduler", "system:volume-scheduler"}
 

@@ -107,6 +107,7 @@ def test_kube_scheduler_ignores_the_mark_alone() -> None:
 
     assert {each["name"]: each["ignoredByScheduler"] for each in extender["managedResources"]} == {
         keys.MANAGED: True,
+        keys.SLOT: False,
         keys.GPU_COUNT: False,
         keys.GPU_COUNT_SHARED: False,
     }

@@ -221,12 +221,27 @@ def test_requests_go_with_their_limits() -> None:
     assert admit(pod)["spec"]["containers"][0]["resources"] == {"limits": MANAGED, "requests": MANAGED}
 
 
-def test_limits_stay_where_our_own_plugin_reads_them() -> None:
-    pod = pod_document(container(gpu=1, gpumem=8000))
+@pytest.mark.parametrize(
+    ("limits", "annotations"),
+    [
+        pytest.param({"gpu": 2, "gpumem": 8000, "gpucores": 30, "priority": 1}, {}, id="MiB"),
+        pytest.param({"gpu": 2}, {}, id="plain GPUs"),
+        pytest.param({"gpu.shared": 2}, {}, id="renamed"),
+        pytest.param({"gpu": 1, "gpumem_percentage": 100}, {}, id="a whole card"),
+        pytest.param({}, {"gpu-fraction": "0.25"}, id="a share"),
+    ],
+)
+def test_with_our_own_plugin_every_ask_is_one_slot_to_kubelet(
+    limits: Document, annotations: Document
+) -> None:
+    pod = pod_document(
+        container("first", limits={"cpu": "2"}, **limits), container("second"), annotations=annotations
+    )
 
-    assert limits_of(admit(pod, backend=Backend.PLUGIN)) == [
-        {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 8000, **MANAGED}
-    ]
+    stored = admit(pod, backend=Backend.PLUGIN)
+
+    assert limits_of(stored) == [{"cpu": "2", "vramline.io/gpu": "1", **MANAGED}, {}]
+    assert ask_of(stored) == read_spelled_ask(msgspec.convert(pod, PodObject))
 
 
 @pytest.mark.parametrize(

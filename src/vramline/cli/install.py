@@ -22,6 +22,18 @@ app = new_app()
 
 _DEFAULTS = Choices()
 
+AgentOption = Annotated[
+    bool | None,
+    typer.Option("--with-agent/--without-agent", help="Whether to print the node agent.  [default: without]"),
+]
+PluginOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--with-plugin/--without-plugin",
+        help="Whether the agent is also kubelet's device plugin.  [default: without]",
+    ),
+]
+
 
 @app.command(
     epilog=examples(
@@ -38,12 +50,8 @@ def install(  # noqa: PLR0913 — one parameter an option
         bool,
         typer.Option("--with-namespace/--without-namespace", help="Whether to print the Namespace itself."),
     ] = True,
-    with_agent: Annotated[
-        bool | None,
-        typer.Option(
-            "--with-agent/--without-agent", help="Whether to print the node agent.  [default: without]"
-        ),
-    ] = None,
+    with_agent: AgentOption = None,
+    with_plugin: PluginOption = None,
     image: Annotated[str | None, typer.Option(help="Image of Vramline.", show_default=False)] = None,
     replicas: Annotated[
         int | None, typer.Option(help="Scheduler pods, one of which leads.  [default: 2]", min=1, max=9)
@@ -82,6 +90,7 @@ def install(  # noqa: PLR0913 — one parameter an option
         namespace=namespace,
         with_namespace=with_namespace,
         with_agent=with_agent,
+        with_plugin=with_plugin,
         image=image,
         replicas=replicas,
         kube_scheduler_image=kube_scheduler_image,

@@ -25,7 +25,9 @@ async def run_webhook(
 ) -> None:
     """Serve reviews until `stop`; calls under way are answered."""
     options = AdmissionOptions(
-        scheduler_name=settings.scheduler_name, scheduler_name_policy=settings.scheduler_name_policy
+        scheduler_name=settings.scheduler_name,
+        scheduler_name_policy=settings.scheduler_name_policy,
+        backend=settings.backend,
     )
     server = QuietServer(configure_server(build_webhook_app(options, is_ready=is_ready), tls))
     structlog.get_logger().info("webhook.started", listen=listener.getsockname()[:2])

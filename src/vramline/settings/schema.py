@@ -19,6 +19,7 @@ from vramline.settings.values import (
     as_optional_address,
     as_path,
     as_scheduler_name,
+    as_slots,
     as_switch,
     as_verbosity,
     duration,
@@ -27,7 +28,7 @@ from vramline.settings.values import (
     one_of,
 )
 from vramline.units import Mib
-from vramline.wire.admission_options import SchedulerNamePolicy
+from vramline.wire.admission_options import Backend, SchedulerNamePolicy
 
 __all__ = [
     "ENABLE",
@@ -172,6 +173,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What the webhook writes into `spec.schedulerName`. Default vramline, as the chart names the profile."""
     scheduler_name_policy: SchedulerNamePolicy = SchedulerNamePolicy.DEFAULT
     """For which GPU pods it does so. Default default: those that name no scheduler, or the default one."""
+    backend: Backend = Backend.RESERVATION
+    """Who holds a card from kubelet's point of view. Default reservation: works beside NVIDIA's plugin."""
+    slots_per_card: int = 256
+    """Pods that Vramline's own device plugin lets onto a node, for each of its cards. Default 256: more than
+    kubelet runs on a node as a rule, so that memory is the limit and never this."""
     log_level: LogLevel = LogLevel.INFO
     """The least important line that is logged. Default info."""
     log_format: LogFormat = LogFormat.AUTO
@@ -338,6 +344,8 @@ SETTINGS: tuple[Setting, ...] = (
         parse=one_of(SchedulerNamePolicy),
         accepted=_words(SchedulerNamePolicy),
     ),
+    Setting(name="backend", field="backend", parse=one_of(Backend), accepted=_words(Backend)),
+    Setting(name="slotsPerCard", field="slots_per_card", parse=as_slots, accepted="1 to 1000"),
     Setting(name="logLevel", field="log_level", parse=one_of(LogLevel), accepted=_words(LogLevel)),
     Setting(name="logFormat", field="log_format", parse=one_of(LogFormat), accepted=_words(LogFormat)),
     Setting(

@@ -19,6 +19,7 @@ __all__ = [
     "as_optional_address",
     "as_path",
     "as_scheduler_name",
+    "as_slots",
     "as_switch",
     "as_verbosity",
     "duration",
@@ -129,6 +130,14 @@ def as_verbosity(raw: object) -> int:
     text = _text(raw)
     if not (text.isascii() and text.isdecimal()) or len(text) > 2 or int(text) > 10:
         raise ValueError("is no verbosity")
+    return int(text)
+
+
+def as_slots(raw: object) -> int:
+    """Read how many pods may share a card as far as kubelet is concerned."""
+    text = _text(raw)
+    if not (text.isascii() and text.isdecimal()) or len(text) > 4 or not 1 <= int(text) <= 1000:
+        raise ValueError("is no number of slots")
     return int(text)
 
 

@@ -19,7 +19,13 @@ from vramline.wire.decoding import convert_document
 from vramline.wire.identity import subject_of
 from vramline.wire.kubernetes import PodObject, PodSpec
 from vramline.wire.notes import list_annotation_notes
-from vramline.wire.pod_patch import PatchOperation, has_managed_resource, patch_ephemeral, patch_pod
+from vramline.wire.pod_patch import (
+    PatchOperation,
+    ResourceChanges,
+    has_managed_resource,
+    patch_ephemeral,
+    patch_pod,
+)
 from vramline.wire.stages import list_containers
 
 __all__ = ["AdmissionOptions", "Admitted", "Backend", "Refused", "SchedulerNamePolicy", "plan_admission"]
@@ -78,7 +84,7 @@ def _plan_create(pod: Mapping[str, Any], options: AdmissionOptions) -> Admitted:
     if ask is None:
         return Admitted(warnings=notes)
     _refuse_node_name(spec, subject_of(typed.metadata))
-    patch, warnings = patch_pod(pod, ask, target, removed=_limits_to_remove(ask, options))
+    patch, warnings = patch_pod(pod, ask, target, resources=_resource_changes(ask, options))
     if target != given != _DEFAULT_SCHEDULER:
         warnings = (f"schedulerName {given} is replaced by {target}", *warnings)
     return Admitted(patch=patch, warnings=(*warnings, *notes))
@@ -170,15 +176,17 @@ def _refuse_node_name(spec: PodSpec, subject: str) -> None:
         )
 
 
-def _limits_to_remove(ask: Ask, options: AdmissionOptions) -> frozenset[str]:
-    """Return the resources that must not reach kubelet.
+def _resource_changes(ask: Ask, options: AdmissionOptions) -> ResourceChanges:
+    """Return which resources must not reach kubelet, and which it must count.
 
     Sizes and cores go in any case: no stock device plugin offers them, so that no node would have them.
-    Device counts go where the pod shares a card that a reservation pod holds.
+    Device counts go where a reservation pod holds the card that the pod shares, and always where our own
+    plugin stands for the card; there a slot comes instead.
     """
-    if options.backend is Backend.PLUGIN:
-        return frozenset()
     sizes = {keys.GPU_MEMORY_MIB, keys.GPU_MEMORY_PERCENT, keys.GPU_CORES, keys.GPU_PRIORITY}
+    counts = {keys.GPU_COUNT, keys.GPU_COUNT_SHARED}
+    if options.backend is Backend.PLUGIN:
+        return ResourceChanges(removed=frozenset(sizes | counts), counted=keys.SLOT)
     if isinstance(ask.size, UnsizedSize):
-        return frozenset(sizes)
-    return frozenset({*sizes, keys.GPU_COUNT, keys.GPU_COUNT_SHARED})
+        return ResourceChanges(removed=frozenset(sizes))
+    return ResourceChanges(removed=frozenset(sizes | counts))

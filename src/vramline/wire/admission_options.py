@@ -22,7 +22,7 @@ class Backend(enum.StrEnum):
     RESERVATION = "reservation"
     """A reservation pod. A pod that shares a card loses its limits, else kubelet hands out a second card."""
     PLUGIN = "plugin"
-    """Vramline's own device plugin; limits stay."""
+    """Vramline's own device plugin: a pod holds one of its slots and no device of another plugin."""
 
 
 class AdmissionOptions(msgspec.Struct, frozen=True, kw_only=True):

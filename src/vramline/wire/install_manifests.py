@@ -31,6 +31,8 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = "vramline-system"
     with_namespace: bool = True
     with_agent: bool | None = None
+    with_plugin: bool | None = None
+    """With the device plugin, and then with the agent, which it is part of."""
     image: str | None = None
     replicas: int | None = None
     kube_scheduler_image: str | None = None
@@ -54,7 +56,8 @@ def merge_values(defaults: Mapping[str, Any], choices: Choices) -> dict[str, Any
         ("scheduler", "replicas"): choices.replicas,
         ("kubeScheduler", "repository"): choices.kube_scheduler_image,
         ("kubeScheduler", "version"): choices.kube_scheduler_version,
-        ("agent", "enabled"): choices.with_agent,
+        ("agent", "enabled"): choices.with_plugin or choices.with_agent,
+        ("devicePlugin", "enabled"): choices.with_plugin,
         ("excludedNamespaces",): _united(defaults["excludedNamespaces"], choices.excluded_namespaces),
         ("settings",): {**defaults["settings"], **choices.settings},
     }
@@ -114,6 +117,10 @@ def _mistakes(choices: Choices) -> Iterator[RequestError]:
         if name is not None and not _NAME.fullmatch(name):
             accepted = "at most 63 lower-case letters, digits and dashes, such as vramline-system"
             yield _wrong(option, name, "is no name that Kubernetes takes", accepted)
+    if choices.with_plugin and choices.with_agent is False:
+        yield _wrong(
+            "--with-plugin", "--without-agent", "the plugin is part of the agent", "--with-agent, or neither"
+        )
     if choices.scheduler_name == "default-scheduler":
         accepted = "any other name; pods name it in spec.schedulerName"
         yield _wrong("--scheduler-name", choices.scheduler_name, "is the cluster's own scheduler", accepted)

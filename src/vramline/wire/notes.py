@@ -14,6 +14,7 @@ _ACTED_ON = {
     "cpu",
     "memory",
     keys.MANAGED,
+    keys.SLOT,
     keys.GPU_COUNT,
     keys.GPU_COUNT_SHARED,
     keys.GPU_MEMORY_MIB,

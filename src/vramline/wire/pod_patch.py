@@ -13,7 +13,13 @@ from vramline.wire import keys
 from vramline.wire.ask_annotation import encode_ask
 from vramline.wire.kubernetes import Container
 
-__all__ = ["PatchOperation", "has_managed_resource", "patch_ephemeral", "patch_pod"]
+__all__ = [
+    "PatchOperation",
+    "ResourceChanges",
+    "has_managed_resource",
+    "patch_ephemeral",
+    "patch_pod",
+]
 
 _FIELD_PATH = f"metadata.annotations['{keys.VISIBLE_DEVICES}']"
 _ENTRY = {
@@ -32,6 +38,14 @@ class PatchOperation(msgspec.Struct, frozen=True):
     op: str = "add"
 
 
+class ResourceChanges(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of the resources that a pod's containers ask kubelet for."""
+
+    removed: frozenset[str] = frozenset()
+    counted: str = ""
+    """What stands for the pod at kubelet instead; empty: the devices of an ask for cards, no others."""
+
+
 def has_managed_resource(container: Container) -> bool:
     """Whether kube-scheduler would send a pod with this container to us."""
     needs = container.resources
@@ -41,13 +55,9 @@ def has_managed_resource(container: Container) -> bool:
 
 
 def patch_pod(
-    pod: Mapping[str, Any], ask: Ask, scheduler_name: str, *, removed: frozenset[str]
+    pod: Mapping[str, Any], ask: Ask, scheduler_name: str, *, resources: ResourceChanges
 ) -> tuple[tuple[PatchOperation, ...], tuple[str, ...]]:
-    """Return the changes to a new pod, and what of the user's they replace.
-
-    `removed` are the resources that its containers lose. An ask for cards, not shares, then names exactly its
-    devices, so that kubelet counts as many as the books do.
-    """
+    """Return the changes to a new pod, and what of the user's they replace."""
     spec = pod.get("spec") or {}
     patch: list[PatchOperation] = []
     if spec.get("schedulerName") != scheduler_name:
@@ -55,13 +65,13 @@ def patch_pod(
     patch += _seal(pod.get("metadata") or {}, encode_ask(ask))
     lists = [(f"/spec/{field}", spec.get(field) or []) for field in ("initContainers", "containers")]
     containers = [(f"{path}/{i}", each) for path, each_list in lists for i, each in enumerate(each_list)]
-    added = _resources_to_add(ask, [each for _, each in containers], removed)
+    added = _resources_to_add(ask, [each for _, each in containers], resources)
     chosen = _choose_container(containers)
     warnings: list[str] = []
     for path, container in containers:
-        resources = container.get("resources") or {}
-        wanted = _set_resources(resources, removed, added if path == chosen else {})
-        if wanted != resources:
+        given = container.get("resources") or {}
+        wanted = _set_resources(given, resources.removed, added if path == chosen else {})
+        if wanted != given:
             patch.append(PatchOperation(f"{path}/resources", wanted))
         _own_environment(container, path, patch, warnings)
     return tuple(patch), tuple(warnings)
@@ -101,10 +111,17 @@ def _choose_container(containers: list[tuple[str, _Json]]) -> str:
     return (managed or main or [""])[0]
 
 
-def _resources_to_add(ask: Ask, containers: list[_Json], removed: frozenset[str]) -> dict[str, str]:
-    """Return the managed resource, and the devices of an ask for cards that names none to kubelet itself."""
+def _resources_to_add(ask: Ask, containers: list[_Json], resources: ResourceChanges) -> dict[str, str]:
+    """Return the managed resource, and what kubelet counts for the pod.
+
+    That is one of `counted`; else an ask for cards, not shares, names exactly its devices, so that kubelet
+    counts as many as the books do.
+    """
     named = {name for each in containers for name in _names_of(each)}
     added = {} if keys.MANAGED in named else {keys.MANAGED: "1"}
+    if resources.counted:
+        return added if resources.counted in named else {**added, resources.counted: "1"}
+    removed = resources.removed
     for_cards = isinstance(ask.size, WholeSize | UnsizedSize) and bool(removed)
     if for_cards and (keys.GPU_COUNT in removed or named.isdisjoint(_COUNTS)):
         count = keys.GPU_COUNT_SHARED if keys.GPU_COUNT_SHARED in named else keys.GPU_COUNT

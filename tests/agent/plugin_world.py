@@ -47,6 +47,7 @@ class NodeWorld:
     looks: list[set[str]] = field(default_factory=list)
     """Which cards were looked at, in order."""
     look_answers: bool = True
+    now: float = 100.0
 
     def sources(self) -> NodeSources:
         return NodeSources(
@@ -55,6 +56,7 @@ class NodeWorld:
             look=self._look,
             ledger=self._ledger,
             held_devices=self._held,
+            clock=lambda: self.now,
         )
 
     def _newest(self) -> GpuReport | None:
@@ -91,7 +93,7 @@ async def run(
     world: NodeWorld, folder: Path, *, per_card: int = 4, refuses_unseen: bool = False
 ) -> AsyncIterator[StandInKubelet]:
     """Run the plugin beside a kubelet that has not started yet."""
-    check = CheckOptions(margin=Mib(100), refuses_unseen=refuses_unseen)
+    check = CheckOptions(margin=Mib(100), max_age_s=5.0, refuses_unseen=refuses_unseen)
     options = PluginOptions(slots_per_card=per_card, check=check, folder=folder)
     stop = asyncio.Event()
     running = asyncio.create_task(run_plugin(world.sources(), options, stop))

@@ -16,7 +16,8 @@ FULL = (card("GPU-a", used_by(None, 20_000)),)
 
 def ask(world: NodeWorld, *, refuses_unseen: bool = False) -> tuple[str, list[str]]:
     """Return the refusal, and the events in the log."""
-    check = StartCheck(world.sources(), CheckOptions(margin=Mib(100), refuses_unseen=refuses_unseen))
+    options = CheckOptions(margin=Mib(100), max_age_s=5.0, refuses_unseen=refuses_unseen)
+    check = StartCheck(world.sources(), options)
     with capture_logs() as logs:
         refusal = asyncio.run(check.refusal([SLOT], has_run=False))
     return refusal, [str(each["event"]) for each in logs]
@@ -93,6 +94,7 @@ def test_a_pod_that_nobody_promised_anything_does_not_start(claims: object) -> N
         pytest.param({"slots": {}}, "whose slot-00000 is: kubelet does not list it", id="an unlisted slot"),
         pytest.param({"claims": None}, "the API server does not answer", id="the ledger"),
         pytest.param({"look_answers": False}, "the driver does not answer", id="the card"),
+        pytest.param({"now": 105.1}, "GPU-a did not tell how much is in use", id="an old look"),
         pytest.param({"cards": ()}, "GPU-a did not tell how much is in use", id="a lost card"),
     ],
 )

@@ -222,6 +222,20 @@ def test_requests_go_with_their_limits() -> None:
 
 
 @pytest.mark.parametrize(
+    ("backend", "mark"),
+    [(Backend.PLUGIN, "vramline.io/gpu"), (Backend.RESERVATION, "vramline.io/managed")],
+)
+def test_the_mark_of_another_backend_goes(backend: Backend, mark: str) -> None:
+    both = {"vramline.io/managed": "1", "vramline.io/gpu": "1"}
+    pod = pod_document(container(limits=both, requests=both), annotations=EIGHT)
+
+    assert admit(pod, backend=backend)["spec"]["containers"][0]["resources"] == {
+        "limits": {mark: "1"},
+        "requests": {mark: "1"},
+    }
+
+
+@pytest.mark.parametrize(
     ("limits", "annotations"),
     [
         pytest.param({"gpu": 2, "gpumem": 8000, "gpucores": 30, "priority": 1}, {}, id="MiB"),
@@ -240,7 +254,7 @@ def test_with_our_own_plugin_every_ask_is_one_slot_to_kubelet(
 
     stored = admit(pod, backend=Backend.PLUGIN)
 
-    assert limits_of(stored) == [{"cpu": "2", "vramline.io/gpu": "1", **MANAGED}, {}]
+    assert limits_of(stored) == [{"cpu": "2", "vramline.io/gpu": "1"}, {}]
     assert ask_of(stored) == read_spelled_ask(msgspec.convert(pod, PodObject))
 
 

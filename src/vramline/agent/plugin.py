@@ -35,6 +35,8 @@ _POLL_S = 0.5
 _REGISTER_S = 5.0
 _WATCHED_S = 10.0
 """How long kubelet may take to call back after a registration."""
+_GRACE_S = 1.0
+"""For calls under way when a socket is closed."""
 _APART_S = 2.0
 """From one failed registration to the next."""
 
@@ -59,11 +61,11 @@ async def run_plugin(sources: NodeSources, options: PluginOptions, stop: asyncio
             if report is not None and report.gpus is not None:
                 service.show(report)
                 if session is None or not session.lasts():
-                    await _end(session)
+                    await _end(service, session)
                     session = await _begin(service, options.folder, next(names))
             await _pause(stop, _POLL_S)
     finally:
-        await _end(session)
+        await _end(service, session)
 
 
 @dataclass(slots=True)
@@ -115,7 +117,7 @@ async def _begin(service: PluginService, folder: Path, number: int) -> _Session 
     except grpc.aio.AioRpcError as error:
         detail = f"{error.code().name}: {error.details()}"
         structlog.get_logger().warning("plugin.refused", kubelet=str(kubelet), detail=detail)
-        await _end(session)
+        await _end(service, session)
         await asyncio.sleep(_APART_S)
         return None
     structlog.get_logger().info("plugin.registered", resource=keys.SLOT, socket=own.name)
@@ -135,10 +137,11 @@ async def _register(kubelet: Path, endpoint: str) -> None:
         await call(request, timeout=_REGISTER_S)
 
 
-async def _end(session: _Session | None) -> None:
+async def _end(service: PluginService, session: _Session | None) -> None:
     if session is None:
         return
-    await session.server.stop(None)
+    service.close(session.watching)
+    await session.server.stop(_GRACE_S)
     session.own.unlink(missing_ok=True)
 
 

@@ -39,11 +39,13 @@ class NodeSources:
     newest: Callable[[], GpuReport | None]
     """The newest sample; None: none was taken yet."""
     look: Callable[[Collection[str]], Awaitable[GpuReport]]
-    """A look at these cards, now."""
+    """A look at these cards, now; or the last one, which is as old as it says."""
     ledger: Callable[[], Awaitable[GpuLedger | None]]
     """The node's ledger as it is stored; None: it has none."""
     held_devices: Callable[[], Awaitable[Collection[HeldDevice]]]
     """kubelet's pod resources."""
+    clock: Callable[[], float]
+    """Seconds since the epoch, as reports count them."""
 
 
 class CheckOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +53,8 @@ class CheckOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     margin: Mib
     """Memory that no listed process holds, up to this much, is the driver's and nobody's."""
+    max_age_s: float
+    """A look that is older does not count."""
     refuses_unseen: bool
     """Whether a container waits when its cards or its promise cannot be looked at."""
 
@@ -96,11 +100,12 @@ class StartCheck:
     async def _look(self, gpus: Collection[str]) -> dict[str, SeenCard]:
         report = await self._sources.look(gpus)
         at = report.observed_at
+        is_fresh = at is not None and at >= self._sources.clock() - self._options.max_age_s
         inventory = cards_by_report(report, self._sources.node)
         seen = {
             card_of(gpu.uuid): observe(gpu, at)
             for gpu in report.gpus or ()
-            if gpu.uuid is not None and at is not None
+            if is_fresh and at is not None and gpu.uuid is not None
         }
         cards = () if inventory is None else inventory.cards
         return {card.uuid: SeenCard(card, seen.get(card.uuid)) for card in cards}

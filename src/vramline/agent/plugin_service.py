@@ -28,10 +28,11 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """Whether kubelet has begun to watch the slots over one socket, and whether it has stopped."""
+    """The watch of the slots over one socket: begun by kubelet, ended, about to be ended by us."""
 
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class PluginService:
@@ -50,8 +51,12 @@ class PluginService:
         slots = self._slots.after(report, per_card=self._per_card)
         if slots != self._slots:
             self._slots = slots
-            self._changed.set()
-            self._changed = asyncio.Event()
+            self._wake()
+
+    def close(self, watching: Watching) -> None:
+        """End the watch over one socket, in good order."""
+        watching.closing.set()
+        self._wake()
 
     def handlers(self, watching: Watching) -> grpc.GenericRpcHandler:
         """Return the calls of one socket as a gRPC server wants them; `watching` is kept up to date."""
@@ -61,8 +66,10 @@ class PluginService:
         ) -> AsyncIterator[messages.ListAndWatchResponse]:
             watching.begun.set()
             try:
-                async for devices in self._watch():
-                    yield devices
+                while not watching.closing.is_set():
+                    changed = self._changed
+                    yield self._devices()
+                    await changed.wait()
             finally:
                 watching.ended.set()
 
@@ -79,12 +86,13 @@ class PluginService:
         }
         return grpc.method_handlers_generic_handler("v1beta1.DevicePlugin", methods)
 
-    async def _watch(self) -> AsyncIterator[messages.ListAndWatchResponse]:
-        while True:
-            changed = self._changed
-            devices = [messages.Device(ID=slot, health=_HEALTH[well]) for slot, well in self._slots.listed()]
-            yield messages.ListAndWatchResponse(devices=devices)
-            await changed.wait()
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _devices(self) -> messages.ListAndWatchResponse:
+        devices = [messages.Device(ID=slot, health=_HEALTH[well]) for slot, well in self._slots.listed()]
+        return messages.ListAndWatchResponse(devices=devices)
 
     async def _options(self, _request: messages.Empty, _context: _Context) -> messages.DevicePluginOptions:
         return OPTIONS

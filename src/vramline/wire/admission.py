@@ -181,12 +181,13 @@ def _resource_changes(ask: Ask, options: AdmissionOptions) -> ResourceChanges:
 
     Sizes and cores go in any case: no stock device plugin offers them, so that no node would have them.
     Device counts go where a reservation pod holds the card that the pod shares, and always where our own
-    plugin stands for the card; there a slot comes instead.
+    plugin stands for the card; there a slot comes instead. The mark of the other backend goes: kube-scheduler
+    looks again at a pod that found no room only once a node offers all that the pod names.
     """
     sizes = {keys.GPU_MEMORY_MIB, keys.GPU_MEMORY_PERCENT, keys.GPU_CORES, keys.GPU_PRIORITY}
     counts = {keys.GPU_COUNT, keys.GPU_COUNT_SHARED}
     if options.backend is Backend.PLUGIN:
-        return ResourceChanges(removed=frozenset(sizes | counts), counted=keys.SLOT)
+        return ResourceChanges(removed=frozenset({*sizes, *counts, keys.MANAGED}), mark=keys.SLOT)
     if isinstance(ask.size, UnsizedSize):
-        return ResourceChanges(removed=frozenset(sizes))
-    return ResourceChanges(removed=frozenset(sizes | counts))
+        counts = set()
+    return ResourceChanges(removed=frozenset({*sizes, *counts, keys.SLOT}))

@@ -26,6 +26,7 @@ _ENTRY = {
     "name": keys.VISIBLE_DEVICES_ENV,
     "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": _FIELD_PATH}},
 }
+_MARKS = (keys.MANAGED, keys.SLOT)
 _COUNTS = (keys.GPU_COUNT, keys.GPU_COUNT_SHARED)
 _Json = dict[str, Any]
 
@@ -42,15 +43,15 @@ class ResourceChanges(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of the resources that a pod's containers ask kubelet for."""
 
     removed: frozenset[str] = frozenset()
-    counted: str = ""
-    """What stands for the pod at kubelet instead; empty: the devices of an ask for cards, no others."""
+    mark: str = keys.MANAGED
+    """What sends the pod to us. A slot is also what kubelet counts for it, instead of any device."""
 
 
 def has_managed_resource(container: Container) -> bool:
     """Whether kube-scheduler would send a pod with this container to us."""
     needs = container.resources
-    return needs is not None and (
-        keys.MANAGED in (needs.limits or ()) or keys.MANAGED in (needs.requests or ())
+    return needs is not None and any(
+        mark in (amounts or ()) for mark in _MARKS for amounts in (needs.limits, needs.requests)
     )
 
 
@@ -66,7 +67,7 @@ def patch_pod(
     lists = [(f"/spec/{field}", spec.get(field) or []) for field in ("initContainers", "containers")]
     containers = [(f"{path}/{i}", each) for path, each_list in lists for i, each in enumerate(each_list)]
     added = _resources_to_add(ask, [each for _, each in containers], resources)
-    chosen = _choose_container(containers)
+    chosen = _choose_container(containers, resources.mark)
     warnings: list[str] = []
     for path, container in containers:
         given = container.get("resources") or {}
@@ -104,23 +105,22 @@ def _seal(metadata: Mapping[str, Any], text: str) -> Iterator[PatchOperation]:
         yield PatchOperation(f"/metadata/annotations/{keys.ASK.replace('/', '~1')}", text)
 
 
-def _choose_container(containers: list[tuple[str, _Json]]) -> str:
+def _choose_container(containers: list[tuple[str, _Json]], mark: str) -> str:
     """Return the path of the container that carries what the pod as a whole needs."""
-    managed = [path for path, each in containers if keys.MANAGED in _names_of(each)]
+    marked = [path for path, each in containers if mark in _names_of(each)]
     main = [path for path, _ in containers if path.startswith("/spec/containers/")]
-    return (managed or main or [""])[0]
+    return (marked or main or [""])[0]
 
 
 def _resources_to_add(ask: Ask, containers: list[_Json], resources: ResourceChanges) -> dict[str, str]:
-    """Return the managed resource, and what kubelet counts for the pod.
+    """Return the mark, and the devices of an ask for cards that names none to kubelet itself.
 
-    That is one of `counted`; else an ask for cards, not shares, names exactly its devices, so that kubelet
-    counts as many as the books do.
+    An ask for cards, not shares, names exactly its devices, so that kubelet counts as many as the books do.
     """
     named = {name for each in containers for name in _names_of(each)}
-    added = {} if keys.MANAGED in named else {keys.MANAGED: "1"}
-    if resources.counted:
-        return added if resources.counted in named else {**added, resources.counted: "1"}
+    added = {} if resources.mark in named else {resources.mark: "1"}
+    if resources.mark == keys.SLOT:
+        return added
     removed = resources.removed
     for_cards = isinstance(ask.size, WholeSize | UnsizedSize) and bool(removed)
     if for_cards and (keys.GPU_COUNT in removed or named.isdisjoint(_COUNTS)):

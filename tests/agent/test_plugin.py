@@ -133,7 +133,7 @@ def test_it_leaves_no_socket_behind_and_removes_old_ones(tmp_path: Path) -> None
 
 
 def test_grpc_is_loaded_by_nobody_else() -> None:
-    code = "import sys, vramline.cli.main, vramline.serve.scheduler; print('grpc' in sys.modules)"
+    code = "import sys, vramline.cli.agent, vramline.serve.scheduler; print('grpc' in sys.modules)"
 
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

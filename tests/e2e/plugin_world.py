@@ -133,7 +133,7 @@ def plugin_world(plane: ControlPlane, programs: Programs) -> Iterator[PluginWorl
         configuration["extenders"][0]["managedResources"].append({"name": SLOT, "ignoredByScheduler": False})
         plane.start_scheduler(configuration)
         cards = Cards(node.name, 2)
-        options = replace(plugin_options(Settings()), folder=node.kubelet_folder / "device-plugins")
+        options = plugin_options(Settings(), node.kubelet_folder / "device-plugins")
         world = PluginWorld(admin, node, cards, options)
         world.report_again()
         with _plugin(plane, node, cards, options):

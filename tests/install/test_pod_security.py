@@ -6,7 +6,7 @@ import pytest
 
 from house.tree import ROOT
 from install.rendered import Object, find_object, pod_specs, rendered
-from vramline.agent.plugin import DEVICE_PLUGIN_FOLDER
+from vramline.cli.agent import DEVICE_PLUGINS
 
 OBJECTS = rendered("--with-agent")
 PODS = pod_specs(OBJECTS)
@@ -64,7 +64,7 @@ def test_the_device_plugin_adds_one_folder_that_is_written_to() -> None:
     assert set(offences(agent)) - set(AGENT_NEEDS) == {"volume device-plugins is a hostPath"}
     [container] = agent["containers"]
     written = [each["mountPath"] for each in container["volumeMounts"] if not each.get("readOnly")]
-    assert written == [str(DEVICE_PLUGIN_FOLDER)]
+    assert written == [str(DEVICE_PLUGINS)]
 
 
 def test_webhook_and_agent_are_told_of_the_plugin_together() -> None:

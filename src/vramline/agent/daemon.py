@@ -4,7 +4,7 @@ import asyncio
 import random
 import socket
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from vramline.kube.client import KubeClient
 from vramline.probes.device import DeviceProbe
 from vramline.settings import Address, Settings
 from vramline.units import Mib
+from vramline.wire.admission_options import Backend
 from vramline.wire.report_v1alpha1 import GpuReport
 
 __all__ = ["AgentOptions", "AgentProcess"]
@@ -49,6 +50,8 @@ class AgentOptions:
     stream: StreamRules
     pod_resources: Path
     """kubelet's socket; a path at which there is none is no mistake."""
+    device_plugins: Path
+    """kubelet's folder of device plugins; of no interest where another backend is set."""
     proc: Path = Path("/proc")
 
 
@@ -86,6 +89,8 @@ class AgentProcess:
         ]
         if publisher is not None:
             work += [publisher.run(), stamper.run()]
+        if self.client is not None and self.settings.backend is Backend.PLUGIN:
+            work.append(self._offer_slots(self.client, sampler, stop))
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(each) for each in work]
             await stop.wait()
@@ -162,6 +167,24 @@ class AgentProcess:
                     known = {**sampler.facts.replicas, **found}
                     sampler.facts = msgspec.structs.replace(sampler.facts, replicas=known)
             await asyncio.sleep(_DEVICES_EVERY_S)
+
+    async def _offer_slots(self, client: KubeClient, sampler: Sampler, stop: asyncio.Event) -> None:
+        """Be kubelet's device plugin."""
+        from vramline.agent.plugin import run_plugin  # noqa: PLC0415 — gRPC only where it is needed
+        from vramline.agent.plugin_sources import plugin_options, real_sources  # noqa: PLC0415 — as above
+
+        async def look(uuids: Collection[str]) -> GpuReport:
+            return (await sampler.glance(tuple(uuids))).report
+
+        sources = real_sources(
+            client,
+            self.options.facts.node,
+            newest=lambda: self.figures.report,
+            look=look,
+            pod_resources=self.options.pod_resources,
+        )
+        options = plugin_options(self.settings, self.options.device_plugins)
+        await run_plugin(sources, options, stop)
 
     async def _serve(self) -> asyncio.Server | None:
         if self.listener is None:

@@ -25,10 +25,7 @@ from vramline.agent.plugin_check import CheckOptions, NodeSources, StartCheck
 from vramline.agent.plugin_service import OPTIONS, PluginService, Watching
 from vramline.wire import keys
 
-__all__ = ["DEVICE_PLUGIN_FOLDER", "PluginOptions", "run_plugin"]
-
-DEVICE_PLUGIN_FOLDER = Path("/var/lib/kubelet/device-plugins")
-"""Where every kubelet looks for plugins; it cannot be told otherwise."""
+__all__ = ["PluginOptions", "run_plugin"]
 
 _PREFIX = "vramline-gpu-"
 _POLL_S = 0.5
@@ -46,7 +43,8 @@ class PluginOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     slots_per_card: int
     check: CheckOptions
-    folder: Path = DEVICE_PLUGIN_FOLDER
+    folder: Path
+    """Where kubelet and its plugins have their sockets."""
 
 
 async def run_plugin(sources: NodeSources, options: PluginOptions, stop: asyncio.Event) -> None:
@@ -108,6 +106,7 @@ async def _begin(service: PluginService, folder: Path, number: int) -> _Session 
         server.add_insecure_port(f"unix:{own}")
     except RuntimeError as error:  # what gRPC raises for a socket that cannot be made
         structlog.get_logger().warning("plugin.unable", socket=str(own), detail=str(error))
+        await asyncio.sleep(_APART_S)
         return None
     await server.start()
     watched_by = asyncio.get_running_loop().time() + _WATCHED_S
@@ -154,7 +153,7 @@ def _file_at(path: Path) -> tuple[int, ...] | None:
     """Tell the file behind a name from any other that had the name; numbers of inodes are used again."""
     try:
         found = path.stat()
-    except FileNotFoundError:
+    except OSError:
         return None
     return found.st_dev, found.st_ino, found.st_ctime_ns
 
@@ -173,4 +172,5 @@ def _is_listening(path: Path) -> bool:
 def _remove_sockets(folder: Path) -> None:
     """Remove what an earlier process left."""
     for left in folder.glob(f"{_PREFIX}*.sock"):
-        left.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a folder that cannot be written to is named when ours is made
+            left.unlink()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vramline.agent.plugin import PluginOptions
 from vramline.agent.plugin_check import CheckOptions, NodeSources
-from vramline.agent.pod_resources import POD_RESOURCES_SOCKET, list_held_devices
+from vramline.agent.pod_resources import list_held_devices
 from vramline.kube.client import KubeClient
 from vramline.kube.failures import NotFoundError
 from vramline.kube.objects import LEDGERS, ObjectKey
@@ -17,9 +17,10 @@ from vramline.wire.report_v1alpha1 import GpuReport
 __all__ = ["plugin_options", "real_sources"]
 
 
-def plugin_options(settings: Settings) -> PluginOptions:
-    """Return what the settings say about the plugin."""
+def plugin_options(settings: Settings, folder: Path) -> PluginOptions:
+    """Return what the settings say about the plugin; `folder` is kubelet's folder of device plugins."""
     return PluginOptions(
+        folder=folder,
         slots_per_card=settings.slots_per_card,
         check=CheckOptions(
             margin=settings.margin,
@@ -35,7 +36,7 @@ def real_sources(
     *,
     newest: Callable[[], GpuReport | None],
     look: Callable[[Collection[str]], Awaitable[GpuReport]],
-    pod_resources: Path = POD_RESOURCES_SOCKET,
+    pod_resources: Path,
 ) -> NodeSources:
     """Join the agent's own eyes with the API server and this node's kubelet."""
 

@@ -33,7 +33,7 @@ from vramline.settings.values import as_address
 from vramline.telemetry.logs import configure
 from vramline.wire.report_v1alpha1 import encode_report
 
-__all__ = ["app"]
+__all__ = ["DEVICE_PLUGINS", "app"]
 
 app = new_app()
 
@@ -68,6 +68,9 @@ MetricsOption = Annotated[
     typer.Option(metavar="ADDRESS:PORT", help="Serve /metrics and /healthz.  [default: 127.0.0.1:8781]"),
 ]
 SocketOption = Annotated[Path, typer.Option(metavar="SOCKET", help="kubelet's pod resources; may be absent.")]
+PluginsOption = Annotated[
+    Path, typer.Option(metavar="FOLDER", help="kubelet's device plugins; only with backend plugin.")
+]
 TokenOption = Annotated[
     Path, typer.Option(metavar="FILE", help="Token for the streams, for the audience vramline.")
 ]
@@ -81,6 +84,8 @@ VerbosityOption = Annotated[
 ]
 
 _POD_RESOURCES = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
+DEVICE_PLUGINS = Path("/var/lib/kubelet/device-plugins")
+"""Where every kubelet looks for plugins; it cannot be told otherwise."""
 _TOKEN = Path("/var/run/secrets/vramline/token")
 _AUTHORITY = Path("/etc/vramline-ca/ca.crt")
 
@@ -103,6 +108,7 @@ def agent(  # noqa: PLR0913 — one parameter an option
     library: LibraryOption = None,
     metrics_listen: MetricsOption = None,
     pod_resources: SocketOption = _POD_RESOURCES,
+    device_plugins: PluginsOption = DEVICE_PLUGINS,
     token_file: TokenOption = _TOKEN,
     ca_file: AuthorityOption = _AUTHORITY,
     config: ConfigOption = None,
@@ -135,6 +141,7 @@ def agent(  # noqa: PLR0913 — one parameter an option
         schedulers=tuple(_read_scheduler(each) for each in scheduler or ()),
         stream=StreamRules(token_file=token_file, ca_file=ca_file),
         pod_resources=pod_resources,
+        device_plugins=device_plugins,
     )
     _run(settings, options, find_target(os.environ, kubeconfig=kubeconfig, context=context))
 

@@ -311,15 +311,27 @@ def test_initialising_that_hangs_is_an_error(machine: Machine) -> None:
     assert caught.value.code == "TIMEOUT"
 
 
-def test_another_card_in_the_same_place_is_noticed(machine: Machine) -> None:
+def test_another_card_in_the_same_place_is_noticed_and_the_old_one_forgotten(machine: Machine) -> None:
     probe = machine.open(Card(A, used=1, name="NVIDIA A100"), Card(B, used=2))
     probe.read()
     machine.nvml.set(Card(C, used=3, name="NVIDIA H100"), Card(B, used=2))
 
-    new, other, gone = probe.read()
+    new, other = probe.read()
+    (old,) = probe.read([A])
 
     assert (new.uuid, new.model, new.used, new.index) == (C, "NVIDIA H100", 3, 0)
     assert other.used == 2
+    assert failed_codes(old) == {"NOT_FOUND"}
+
+
+def test_a_card_that_is_not_listed_any_more_is_not_forgotten(machine: Machine) -> None:
+    probe = machine.open(Card(A, used=1), Card(B, used=2), Card(C, used=3))
+    probe.read()
+    machine.nvml.set(Card(B, used=2), Card(C, used=3))
+
+    first, second, gone = probe.read()
+
+    assert [(each.uuid, each.index, each.used) for each in (first, second)] == [(B, 0, 2), (C, 1, 3)]
     assert gone.uuid == A
     assert failed_codes(gone) == {"GPU_NOT_FOUND"}
 
@@ -358,6 +370,31 @@ def test_a_driver_that_went_away_is_reported_for_every_card_until_it_is_back(mac
     machine.now += 61
 
     assert [failed_codes(each) for each in (*during, *later)] == [{"DRIVER_NOT_LOADED"}] * 2
+    assert [reading.used for reading in probe.read()] == [4]
+
+
+def test_a_silent_card_does_not_keep_a_name_that_another_answers_to(machine: Machine) -> None:
+    probe = machine.open(Card(A, used=1), Card(B, used=2), Card(C, used=3))
+    probe.read()
+    machine.nvml.set(Card(B, used=2), Card(C, lost=True))
+
+    answering, silent, *gone = probe.read()
+
+    assert (answering.uuid, answering.used) == (B, 2)
+    assert isinstance(silent.uuid, Failed)
+    assert silent.uuid.code == "GPU_IS_LOST"
+    assert [each.uuid for each in gone] == [A, C]
+
+
+def test_opening_twice_is_opening_once(machine: Machine) -> None:
+    probe = machine.open(Card(A, used=1))
+    probe.open()
+    probe.read()
+    machine.nvml.set(down=1)
+    probe.read()
+    machine.nvml.set(Card(A, used=4))
+    machine.now += 31
+
     assert [reading.used for reading in probe.read()] == [4]
 
 

@@ -25,8 +25,8 @@ from vramline.cli.settings_file import ConfigOption, load_settings
 from vramline.errors import RequestError
 from vramline.kube.client import KubeClient
 from vramline.kube.target import Target, find_target
+from vramline.probes.choose import choose_probes
 from vramline.probes.device import DeviceProbe
-from vramline.probes.nvidia import NvidiaProbe
 from vramline.probes.options import ProbeOptions
 from vramline.settings import Address, LogLevel, Settings
 from vramline.settings.values import as_address
@@ -162,7 +162,7 @@ def _run(settings: Settings, options: AgentOptions, target: Target) -> None:
 
 def _probes(settings: Settings) -> tuple[DeviceProbe, ...]:
     library = Path(settings.nvml_library) if settings.nvml_library else None
-    return (NvidiaProbe(ProbeOptions(library=library)),)
+    return choose_probes(ProbeOptions(library=library, host_reserve=settings.host_reserve))
 
 
 def _read_scheduler(text: str) -> Address:

@@ -1,8 +1,9 @@
 """NVIDIA's cards, through NVML.
 
 Each card is read in a lane of its own: one that hangs times out, and the others answer as ever. The UUID is
-asked every time, so that another card in the same place is noticed. A card once seen stays in the list, as
-failed, until the probe is closed: one that fell off the bus must not just be forgotten.
+asked every time, so that another card in the same place is noticed. A card that was there and is not any more
+stays in the list, as failed, for as long as there are fewer cards than there were: one that fell off the bus
+must not just be forgotten.
 """
 
 import platform
@@ -12,6 +13,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, TypeVar
 
+import msgspec
 import pynvml
 
 from vramline.probes.device import DeviceReading, Failed, HealthEvent, ProbeError, Vendor
@@ -48,6 +50,9 @@ class NvidiaProbe:
         self._known: dict[int, str] = {}
         """UUID by index, as last seen."""
         self._seen: set[str] = set()
+        self._most = 0
+        """How many cards there were at most."""
+        self._is_open = False
         self._event_set: object | None = None
         self._reading = threading.Lock()
         self._library_use = threading.Lock()
@@ -70,10 +75,9 @@ class NvidiaProbe:
             explicit=self._options.library,
             driver_roots=self._options.driver_roots,
         )
-        answer = self._in_control(pynvml.nvmlInit, "unable to initialize NVML")
-        if isinstance(answer, Failed):
-            raise self._not_usable(answer)
-        self._failure = None
+        self._reopen()
+        if self._failure is not None:
+            raise self._not_usable(self._failure)
         self._closed.clear()
 
     def read(self, uuids: Collection[str] | None = None) -> list[DeviceReading]:
@@ -113,18 +117,20 @@ class NvidiaProbe:
     def close(self) -> None:
         """Shut the library down, unless a call hangs in it: that one would be cut off from what it uses."""
         self._closed.set()
-        if self._library is not None and not self._is_hung() and self._library_use.acquire(timeout=1.0):
+        if self._is_open and not self._is_hung() and self._library_use.acquire(timeout=2 * _EVENT_SLICE_S):
             self._in_control(pynvml.nvmlShutdown, "unable to shut NVML down")
             self._library_use.release()
         for lane in (self._control, self._events, *self._lanes.values()):
             lane.close()
         self._library, self._event_set, self._heal_at = None, None, None
+        self._is_open, self._most = False, 0
         self._known.clear()
         self._seen.clear()
 
     def _read_places(
         self, places: list[Place], uuids: Collection[str] | None, until: float
     ) -> list[DeviceReading]:
+        self._known = {index: uuid for index, uuid in self._known.items() if index < len(places)}
         self._identify([place for place in places if place.index not in self._known], until)
         peers = {
             self._known[each.index]: each.handle
@@ -134,8 +140,9 @@ class NvidiaProbe:
         wanted = [each for each in places if uuids is None or self._known.get(each.index) in uuids]
         if uuids is not None and len(wanted) < len(set(uuids)):
             wanted = places
+        self._most = max(self._most, len(places))
         begun = [(place, self._begin(place, peers)) for place in wanted]
-        return [self._collect(place, outcome, until) for place, outcome in begun]
+        return _name_each_once([self._collect(place, outcome, until) for place, outcome in begun])
 
     def _places(self) -> list[Place] | Failed:
         if self._failure is not None:
@@ -183,6 +190,8 @@ class NvidiaProbe:
 
     def _complete(self, readings: list[DeviceReading], uuids: Collection[str] | None) -> list[DeviceReading]:
         """Add cards that were there before, or that were asked for, as failed."""
+        if uuids is None and len(readings) >= self._most:
+            self._seen &= {each.uuid for each in readings}  # who is missing was replaced
         found = [each for each in readings if uuids is None or each.uuid in uuids]
         missing = (self._seen if uuids is None else set(uuids)) - {each.uuid for each in found}
         for uuid in sorted(missing):
@@ -198,11 +207,17 @@ class NvidiaProbe:
         self._heal_after_s = min(2 * self._heal_after_s, _HEAL_AT_LAST_AFTER_S)
         self._heal_at = self._options.clock() + self._heal_after_s
         if self._library_use.acquire(timeout=2 * _EVENT_SLICE_S):
-            self._event_set = None
-            self._in_control(pynvml.nvmlShutdown, "unable to shut NVML down")
-            answer = self._in_control(pynvml.nvmlInit, "unable to initialize NVML")
-            self._failure = answer if isinstance(answer, Failed) else None
+            self._reopen()
             self._library_use.release()
+
+    def _reopen(self) -> None:
+        """Initialise the library; NVML counts, so that it begins anew only after as many shut-downs."""
+        self._event_set = None
+        if self._is_open:
+            self._in_control(pynvml.nvmlShutdown, "unable to shut NVML down")
+        answer = self._in_control(pynvml.nvmlInit, "unable to initialize NVML")
+        self._failure = answer if isinstance(answer, Failed) else None
+        self._is_open = self._failure is None
 
     def _wait_for_event(self, slice_s: float) -> HealthEvent | None:
         with self._library_use:
@@ -244,6 +259,17 @@ def _enumerate() -> list[Place]:
     return [
         Place(index, _ask(partial(pynvml.nvmlDeviceGetHandleByIndex, index), "failed to get device handle"))
         for index in range(pynvml.nvmlDeviceGetCount())
+    ]
+
+
+def _name_each_once(readings: list[DeviceReading]) -> list[DeviceReading]:
+    """Take a name from before off a silent card where another card answers to it: places were renumbered."""
+    answering = {each.uuid for each in readings if not isinstance(each.unified, Failed)}
+    return [
+        msgspec.structs.replace(each, uuid=each.unified)
+        if isinstance(each.unified, Failed) and each.uuid in answering
+        else each
+        for each in readings
     ]
 
 

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from fakenvml import BOARDS, Card, FakeNvml
-from vramline.probes.device import DeviceReading
+from vramline.probes.device import DeviceReading, Failed
 from vramline.probes.nvidia import NvidiaProbe
 from vramline.probes.options import ProbeOptions
 from vramline.units import Mib
@@ -49,3 +49,20 @@ class Machine:
     def read_one(self, card: Card) -> DeviceReading:
         (reading,) = self.read(card)
         return reading
+
+
+def failed_codes(reading: DeviceReading) -> set[str]:
+    """The codes of everything in a reading that may fail; a field that did not fail counts as `answered`."""
+    fields = [
+        getattr(reading, name)
+        for name in ("physical_id", "model", "total", "reserved", "used", "memory_source")
+    ]
+    fields += [
+        reading.utilization_percent,
+        reading.temperature_c,
+        reading.processes,
+        reading.numa,
+        reading.mig,
+    ]
+    fields += [reading.health.ecc_uncorrected, reading.links, reading.unified]
+    return {field.code if isinstance(field, Failed) else "answered" for field in fields}

@@ -193,7 +193,9 @@ class ProbeError(TransientError):
         self.tried = tried
         self.advice = advice
         where = f"; tried {', '.join(tried)}" if tried else ""
-        super().__init__(f"{message}: {cause}{where}. {advice}", retry_after_s=30.0)
+        self.summary = f"{message}: {cause}{where}"
+        """The message without the advice."""
+        super().__init__(f"{self.summary}. {advice}", retry_after_s=30.0)
 
 
 class DeviceProbe(Protocol):

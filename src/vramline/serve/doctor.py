@@ -1,9 +1,9 @@
 """`vramline doctor`: whether a cluster is as Vramline needs it, and what to do where it is not."""
 
+import asyncio
 import base64
 import binascii
 import datetime as dt
-import platform
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -15,9 +15,10 @@ from vramline.kube.certificates import trusted_until
 from vramline.kube.client import KubeClient
 from vramline.kube.failures import ApiError, DeniedError, NotFoundError
 from vramline.kube.objects import LEASES, LeaseObject, ObjectKey
-from vramline.probes.library import NvmlLibraryNotFoundError, find_library
+from vramline.probes.options import ProbeOptions
 from vramline.serve.findings import Finding, Level, examine_state
 from vramline.serve.identity import WEBHOOK_CONFIGURATION
+from vramline.serve.local_cards import examine_local_cards
 from vramline.serve.reading import read_cluster
 from vramline.settings import Settings
 from vramline.wire.times import seconds_of
@@ -49,9 +50,7 @@ class Installation:
         return [each["metadata"]["name"] for each in self.objects if each["kind"] == kind]
 
 
-async def examine_cluster(
-    client: KubeClient, settings: Settings, wanted: Installation, *, root: Path = Path("/")
-) -> list[Finding]:
+async def examine_cluster(client: KubeClient, settings: Settings, wanted: Installation) -> list[Finding]:
     """Look at everything; a check that cannot be made is a finding too. Raises where nobody answers."""
     found = [_judge_version(await client.version())]
     checks: tuple[Callable[[KubeClient, Installation], AsyncIterator[Finding]], ...] = (
@@ -69,7 +68,9 @@ async def examine_cluster(
             )
     reading = await read_cluster(client, settings)
     found += examine_state(reading, max_age_s=settings.observation_max_age_s)
-    return [*found, *_check_library(root)]
+    library = Path(settings.nvml_library) if settings.nvml_library else None
+    options = ProbeOptions(library=library, host_reserve=settings.host_reserve)
+    return [*found, *await asyncio.to_thread(lambda: list(examine_local_cards(options)))]
 
 
 def _judge_version(version: str) -> Finding:
@@ -217,19 +218,6 @@ async def _may(client: KubeClient, right: Object, user: str) -> bool:
     )
     status = answer.get("status")
     return isinstance(status, dict) and status.get("allowed") is True
-
-
-def _check_library(root: Path) -> Iterator[Finding]:
-    """On a machine with a GPU, find NVML; elsewhere there is nothing to find."""
-    if not (root / "dev" / "nvidiactl").exists() and not (root / "etc" / "nv_tegra_release").exists():
-        yield _ok("nvml", "this machine has no GPU; run doctor on a GPU node to check its library")
-        return
-    try:
-        library = find_library(root=root, machine=platform.machine())
-    except NvmlLibraryNotFoundError as error:
-        yield _problem("nvml", str(error), "install the driver's libraries on this machine")
-    else:
-        yield _ok("nvml", f"{library.path} ({library.kind})")
 
 
 async def _get(client: KubeClient, path: str) -> Object | None:

@@ -1,0 +1,399 @@
+"""The original's twenty defects, each with the right answer, and its own examples."""
+
+import dataclasses
+import inspect
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference.clusters import cluster_of, gpu_pod, plain, seen, unseen
+from vramline.errors import RequestError
+from vramline.inference import (
+    GpuCluster,
+    GPUInfo,
+    NodeGPUSummary,
+    find_best_node_for_deployment,
+    get_cluster_gpu_status,
+    get_node_gpu_summaries,
+)
+from vramline.inference.parallelism import required_gpus
+
+FREE, BUSY = (0, 0), (38_000, 97)
+
+
+def best(cluster: GpuCluster, required: int | str = 1, *thresholds: float, **wishes: object) -> str | None:
+    return find_best_node_for_deployment(required, *thresholds, cluster=cluster, **wishes)  # type: ignore[arg-type]
+
+
+# ── as the original has it ───────────────────────────────────────────────────────────────────────
+
+
+def test_names_order_and_defaults_are_the_originals() -> None:
+    parameters = inspect.signature(find_best_node_for_deployment).parameters
+    positional = [each for each in parameters.values() if each.kind is each.POSITIONAL_OR_KEYWORD]
+
+    assert [(each.name, each.default) for each in positional] == [
+        ("required_gpus", 1),
+        ("utilization_threshold", 30.0),
+        ("memory_threshold", 50.0),
+    ]
+    assert [each.name for each in dataclasses.fields(GPUInfo)][:11] == [
+        "node_name",
+        "gpu_index",
+        "gpu_name",
+        "memory_total_mb",
+        "memory_used_mb",
+        "memory_free_mb",
+        "memory_usage_percent",
+        "utilization_percent",
+        "temperature_c",
+        "is_allocatable",
+        "has_metrics",
+    ]
+    assert [each.name for each in dataclasses.fields(NodeGPUSummary)][:7] == [
+        "node_name",
+        "total_gpus",
+        "allocatable_gpus",
+        "gpus_with_metrics",
+        "avg_utilization",
+        "avg_memory_usage",
+        "idle_gpu_count",
+    ]
+
+
+def test_the_originals_constructors_work() -> None:
+    info = GPUInfo("n", 0, "A100", 40960, 0, 40960, 0.0, 0, 40, True, True)
+
+    assert NodeGPUSummary("n", 1, 1, [info], 0.0, 0.0, 1).gpus_with_metrics == [info]
+
+
+def test_every_gpu_is_listed_with_what_its_agent_saw() -> None:
+    cluster = cluster_of(seen("n1", (4_096, 12), FREE))
+
+    first, second = get_cluster_gpu_status(cluster=cluster)
+
+    assert (first.node_name, first.gpu_index, first.gpu_name) == ("n1", 0, "NVIDIA A100-40GB")
+    assert (first.memory_total_mb, first.memory_used_mb, first.memory_usage_percent) == (40_960, 4_096, 10.0)
+    assert (first.utilization_percent, first.has_metrics, first.age_s) == (12, True, 1.0)
+    assert (second.uuid, second.state) == ("GPU-n1-1", "known-free")
+
+
+def test_nodes_rank_by_idle_cards_then_by_utilisation() -> None:
+    cluster = cluster_of(
+        seen("few", FREE, BUSY), seen("busier", FREE, FREE, (0, 20)), seen("calm", FREE, FREE, FREE)
+    )
+
+    assert best(cluster) == "calm"
+    assert get_node_gpu_summaries(cluster=cluster)["few"].idle_gpu_count == 1
+
+
+@pytest.mark.parametrize(
+    ("used", "util", "idle"),
+    [
+        pytest.param(20_479, 29, 1, id="just below both"),
+        pytest.param(20_480, 0, 0, id="half of the memory"),
+        pytest.param(0, 30, 0, id="30 percent"),
+    ],
+)
+def test_idle_is_below_30_percent_and_below_half_of_the_memory(used: int, util: int, idle: int) -> None:
+    cluster = cluster_of(seen("n1", (used, util)))
+
+    assert get_node_gpu_summaries(cluster=cluster)["n1"].idle_gpu_count == idle
+
+
+def test_a_node_without_metrics_and_without_gpu_pods_is_idle() -> None:
+    cluster = cluster_of(unseen("n1", 8))
+
+    summary = get_node_gpu_summaries(cluster=cluster)["n1"]
+
+    assert (summary.idle_gpu_count, summary.unknown_gpu_count) == (8, 8)
+    assert best(cluster, 8) == "n1"
+
+
+# ── the twenty defects ───────────────────────────────────────────────────────────────────────────
+
+
+def test_01_a_full_node_that_nobody_sees_is_not_idle_and_never_beats_one_that_is_seen() -> None:
+    cluster = cluster_of(
+        unseen("unseen", 8), seen("seen", FREE, FREE, FREE, FREE), pods=(gpu_pod("p", "unseen", 8),)
+    )
+
+    assert get_node_gpu_summaries(cluster=cluster)["unseen"].idle_gpu_count == 0
+    assert best(cluster) == "seen"
+
+
+def test_01_idle_by_assumption_never_beats_idle_by_sight() -> None:
+    cluster = cluster_of(unseen("assumed", 8), seen("seen", FREE))
+
+    assert best(cluster) == "seen"
+    assert best(cluster, 2) == "assumed"
+
+
+def test_02_what_pods_ask_for_is_not_free() -> None:
+    nodes = [unseen(f"n{number}", 8) for number in range(50)]
+    pods = tuple(gpu_pod(f"p{number}", f"n{number}", 8) for number in range(50))
+
+    cluster = cluster_of(*nodes, pods=pods)
+
+    assert {each.idle_gpu_count for each in get_node_gpu_summaries(cluster=cluster).values()} == {0}
+    assert best(cluster) is None
+
+
+def test_03_seven_free_cards_beside_a_busy_one_are_seven() -> None:
+    cluster = cluster_of(seen("n1", *([FREE] * 5), BUSY, FREE, FREE))
+
+    summary = get_node_gpu_summaries(cluster=cluster)["n1"]
+
+    assert (summary.idle_gpu_count, len(summary.gpus_with_metrics)) == (7, 8)
+    assert [card.gpu_index for card in summary.gpus_with_metrics if card.state == "known-busy"] == [5]
+
+
+def test_04_averages_are_over_all_cards() -> None:
+    cluster = cluster_of(seen("n1", (40_960, 80), *([FREE] * 7)))
+
+    summary = get_node_gpu_summaries(cluster=cluster)["n1"]
+
+    assert (summary.avg_utilization, summary.avg_memory_usage) == (10.0, 12.5)
+
+
+def test_05_a_card_that_does_not_tell_its_utilisation_is_not_idle() -> None:
+    cluster = cluster_of(seen("silent", (39_000, None)), seen("known", (400, 1)))
+
+    silent = get_cluster_gpu_status(cluster=cluster)[1]
+
+    assert (silent.node_name, silent.utilization_percent, silent.state) == ("silent", None, "known-busy")
+    assert best(cluster) == "known"
+
+
+def test_06_both_thresholds_work() -> None:
+    cluster = cluster_of(seen("n1", (15_000, 25)))
+
+    assert best(cluster) == "n1"
+    assert best(cluster, 1, 20.0) is None
+    assert best(cluster, 1, 30.0, 30.0) is None
+    assert best(cluster, 1, 1.0, 1.0) is None
+
+
+def test_07_nothing_idle_is_none() -> None:
+    assert best(cluster_of(seen("n1", (40_000, 99)))) is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"unschedulable": True}, id="cordoned"),
+        pytest.param({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, id="not ready"),
+        pytest.param({"taints": [{"key": "x", "effect": "NoSchedule"}]}, id="tainted"),
+    ],
+)
+def test_08_a_node_that_takes_no_pods_never_wins(fields: dict[str, object]) -> None:
+    cluster = cluster_of(seen("closed", *([FREE] * 8), **fields), seen("open", *([FREE] * 4)))
+
+    assert best(cluster) == "open"
+    assert best(cluster, 8) is None
+    summary = get_node_gpu_summaries(cluster=cluster)["closed"]
+    assert (summary.schedulable, summary.allocatable_gpus, summary.idle_gpu_count) == (False, 0, 0)
+
+
+def test_08_a_taint_that_is_tolerated_does_not_count() -> None:
+    cluster = cluster_of(seen("n1", FREE, taints=[{"key": "gpu", "effect": "NoSchedule"}]))
+
+    assert best(cluster, tolerations=["gpu"]) == "n1"
+
+
+def test_09_one_card_sliced_a_hundred_times_is_one_card() -> None:
+    cluster = cluster_of(unseen("sliced", 1, devices=100))
+
+    assert len(get_cluster_gpu_status(cluster=cluster)) == 1
+    assert get_node_gpu_summaries(cluster=cluster)["sliced"].total_gpus == 1
+    assert best(cluster, 4) is None
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_10_a_pod_that_ended_holds_nothing(phase: str) -> None:
+    cluster = cluster_of(unseen("n1", 2), pods=(gpu_pod("p", "n1", 2, phase=phase),))
+
+    assert get_node_gpu_summaries(cluster=cluster)["n1"].idle_gpu_count == 2
+
+
+def test_10_a_pod_that_is_terminating_still_holds_its_cards() -> None:
+    leaving = gpu_pod("p", "n1", 2, meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    cluster = cluster_of(unseen("n1", 2), pods=(leaving,))
+
+    assert get_node_gpu_summaries(cluster=cluster)["n1"].idle_gpu_count == 0
+
+
+def test_10_a_pod_that_is_nowhere_yet_holds_nothing() -> None:
+    cluster = cluster_of(unseen("n1", 2), pods=(gpu_pod("p", None, 2, phase="Pending"),))
+
+    assert best(cluster, 2) == "n1"
+
+
+def test_11_a_number_in_quotes_is_a_number() -> None:
+    cluster = cluster_of(seen("n1", FREE, FREE, FREE, FREE))
+
+    assert best(cluster, "4") == "n1"
+    assert required_gpus({"tp-size": "4"}) == 4
+
+
+@pytest.mark.parametrize(
+    ("parameters", "gpus"),
+    [
+        pytest.param({"tp-size": 2}, 2, id="tp-size"),
+        pytest.param({"tp_size": 2}, 2, id="tp_size"),
+        pytest.param({"tpsize": 2}, 2, id="tpsize"),
+        pytest.param({"tensor-parallel-size": "2"}, 2, id="vLLM"),
+        pytest.param({"--tensor-parallel-size": 2, "pipeline_parallel_size": 2}, 4, id="stages too"),
+        pytest.param({"mem-fraction-static": 0.8}, 1, id="none"),
+        pytest.param({}, 1, id="nothing"),
+    ],
+)
+def test_12_every_spelling_of_tensor_parallelism_counts(parameters: dict[str, object], gpus: int) -> None:
+    assert required_gpus(parameters) == gpus
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        pytest.param({"tp-size": "many"}, id="a word"),
+        pytest.param({"tp-size": 0}, id="none"),
+        pytest.param({"tp-size": True}, id="true"),
+        pytest.param({"tp-size": 2, "tensor_parallel_size": 4}, id="two that differ"),
+    ],
+)
+def test_12_what_is_no_degree_is_refused(parameters: dict[str, object]) -> None:
+    with pytest.raises(RequestError):
+        required_gpus(parameters)
+
+
+def test_13_many_questions_about_one_reading() -> None:
+    """Whoever asks several things reads the cluster once; no process is started for any of them."""
+    cluster = cluster_of(*(seen(f"n{number}", *([FREE] * 8)) for number in range(100)))
+
+    assert len(get_cluster_gpu_status(cluster=cluster)) == 800
+    assert best(cluster, 8) == "n0"
+
+
+def test_15_the_answer_is_the_nodes_name_whatever_its_hostname_label() -> None:
+    cluster = cluster_of(seen("n1", FREE, labels={"kubernetes.io/hostname": "ip-10-0-0-1"}))
+
+    assert best(cluster) == "n1"
+
+
+def test_16_labels_that_the_service_needs_are_looked_at() -> None:
+    ready = {"models.ome.io/clusterbasemodel.llama": "Ready"}
+    cluster = cluster_of(seen("bare", FREE, FREE), seen("ready", FREE, labels=ready))
+
+    assert best(cluster, node_selector=ready) == "ready"
+
+
+def test_17_the_memory_that_a_model_needs_decides() -> None:
+    """Half a card is too little for a large model; what is left of a busy one is enough for a small one."""
+    cluster = cluster_of(seen("half", (20_000, 0)), seen("busy", (24_000, 90)))
+
+    assert best(cluster, gpu_memory="30Gi") is None
+    assert best(cluster, gpu_memory=18_000) == "half"
+    assert best(cluster, gpu_memory="16000") == "busy"
+
+
+@pytest.mark.parametrize("resource", ["nvidia.com/gpumem", "nvidia.com/gpucores", "amd.com/gpu"])
+def test_18_only_gpus_are_gpus(resource: str) -> None:
+    assert get_node_gpu_summaries(cluster=cluster_of(plain("n1", "8", resource))) == {}
+
+
+def test_18_devices_whose_cards_nothing_tells_are_unknown() -> None:
+    cluster = cluster_of(plain("n1", "8"))
+
+    summary = get_node_gpu_summaries(cluster=cluster)["n1"]
+
+    assert (summary.total_gpus, summary.unknown_gpu_count, summary.idle_gpu_count) == (8, 8, 0)
+    assert best(cluster) is None
+
+
+def test_20_a_small_service_need_not_break_up_an_empty_node() -> None:
+    cluster = cluster_of(seen("empty", *([FREE] * 8)), seen("begun", FREE, BUSY))
+
+    assert best(cluster) == "empty"
+    assert best(cluster, policy="binpack") == "begun"
+
+
+# ── what else must hold ──────────────────────────────────────────────────────────────────────────
+
+
+def test_an_old_look_is_no_metric() -> None:
+    cluster = cluster_of(seen("n1", FREE), age_s=3_600)
+
+    info = get_cluster_gpu_status(cluster=cluster)[0]
+
+    assert (info.has_metrics, info.memory_used_mb, info.state, info.age_s) == (
+        False,
+        None,
+        "unknown",
+        3_600.0,
+    )
+    assert best(cluster) is None
+
+
+def test_cards_of_two_kinds_do_not_serve_one_model() -> None:
+    mixed = seen("n1", FREE, FREE)
+    assert mixed.cards is not None
+    mixed.cards[1]["totalMiB"] = 81_920
+
+    assert best(cluster_of(mixed), 2) is None
+    assert best(cluster_of(mixed), 2, gpu_memory=8_000) is None
+    assert best(cluster_of(mixed), 1) == "n1"
+
+
+@pytest.mark.parametrize(
+    ("wishes", "field"),
+    [
+        pytest.param({"required_gpus": 0}, "required_gpus", id="no GPU"),
+        pytest.param({"required_gpus": "two"}, "required_gpus", id="a word"),
+        pytest.param({"utilization_threshold": 130.0}, "utilization_threshold", id="more than all"),
+        pytest.param({"memory_threshold": -1.0}, "memory_threshold", id="less than nothing"),
+        pytest.param({"gpu_memory": "lots"}, "gpu_memory", id="no amount"),
+        pytest.param({"policy": "luck"}, "policy", id="no policy"),
+    ],
+)
+def test_a_wrong_question_is_refused(wishes: dict[str, object], field: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        find_best_node_for_deployment(cluster=cluster_of(seen("n1", FREE)), **wishes)  # type: ignore[arg-type]
+
+    assert caught.value.field == field
+
+
+def test_without_a_cluster_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    """The original returned an empty list, which reads as: there are no GPUs."""
+    for variable in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    with pytest.raises(RequestError, match="no cluster is configured"):
+        get_cluster_gpu_status()
+
+
+LOADS = st.tuples(st.sampled_from([None, 0, 10_000, 30_000]), st.sampled_from([None, 0, 20, 80]))
+
+
+@given(
+    st.lists(st.lists(LOADS, min_size=1, max_size=4), min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), max_size=4),
+    st.integers(1, 4),
+)
+def test_a_winner_has_as_many_idle_cards_as_required(
+    nodes: list[list[tuple[int | None, int | None]]], pods: list[tuple[int, int]], required: int
+) -> None:
+    cluster = cluster_of(
+        *(seen(f"n{number}", *loads) for number, loads in enumerate(nodes)),
+        pods=tuple(
+            gpu_pod(f"p{number}", f"n{where}", count)
+            for number, (where, count) in enumerate(pods)
+            if where < len(nodes)
+        ),
+    )
+    chosen = best(cluster, required)
+    summaries = get_node_gpu_summaries(cluster=cluster)
+
+    enough = {name for name, each in summaries.items() if each.idle_gpu_count >= required}
+    assert (chosen in enough) if enough else (chosen is None)

@@ -21,6 +21,7 @@ __all__ = [
     "apply_crds",
     "extender_configuration",
     "gpu_pod",
+    "report_cards",
     "run_scheduler",
     "spawn_scheduler",
 ]

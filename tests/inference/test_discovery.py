@@ -166,6 +166,12 @@ def test_05_a_card_that_does_not_tell_its_utilisation_is_not_idle() -> None:
     assert best(cluster) == "known"
 
 
+def test_05_a_card_that_tells_only_little_memory_in_use_is_unknown() -> None:
+    info = get_cluster_gpu_status(cluster=cluster_of(seen("n1", (100, None))))[0]
+
+    assert (info.has_metrics, info.memory_used_mb, info.state) == (True, 100, "unknown")
+
+
 def test_06_both_thresholds_work() -> None:
     cluster = cluster_of(seen("n1", (15_000, 25)))
 

@@ -66,7 +66,7 @@ class GPUInfo:
     """Where the inventory is from."""
     age_s: float | None = None
     state: str = UNKNOWN
-    """known-free, known-busy or unknown."""
+    """known-free: idle and held by nobody; known-busy: held, or busy when it was seen; else unknown."""
 
 
 @dataclass
@@ -194,7 +194,7 @@ class _View:
             promisable_mb=int(free),
             source=node.source.value,
             age_s=self._age(self.fleet.observation(gpu.uuid)),
-            state=self._state(row, told=told),
+            state=self._state(row),
         )
 
     def summarise(self, node: Node) -> NodeGPUSummary:
@@ -281,10 +281,20 @@ class _View:
                 kinds.setdefault((gpu.total, gpu.model), []).append(row)
         return kinds.values()
 
-    def _state(self, row: int, *, told: bool) -> str:
-        if not told:
+    def _state(self, row: int) -> str:
+        """A card is free or busy where that is known: by who holds it, or by what it told lately."""
+        columns = self.fleet.columns
+        if columns.sharers[row] > 0:
+            return KNOWN_BUSY
+        if not self._fresh[row]:
             return UNKNOWN
-        return KNOWN_FREE if self._idle[row] else KNOWN_BUSY
+        if self._idle[row]:
+            return KNOWN_FREE
+        # Comparisons with NaN are false: what was not told makes nothing busy.
+        busy = (columns.utilization[row] >= self.rules.idle_utilization_percent) | (
+            columns.used_percent[row] >= self.rules.idle_memory_percent
+        )
+        return KNOWN_BUSY if busy else UNKNOWN
 
     def _age(self, seen: Observation | None) -> float | None:
         return None if seen is None or not np.isfinite(seen.at) else self.cluster.now() - seen.at

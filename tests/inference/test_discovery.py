@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -193,7 +194,7 @@ def test_07_nothing_idle_is_none() -> None:
         pytest.param({"taints": [{"key": "x", "effect": "NoSchedule"}]}, id="tainted"),
     ],
 )
-def test_08_a_node_that_takes_no_pods_never_wins(fields: dict[str, object]) -> None:
+def test_08_a_node_that_takes_no_pods_never_wins(fields: dict[str, Any]) -> None:
     cluster = cluster_of(seen("closed", *([FREE] * 8), **fields), seen("open", *([FREE] * 4)))
 
     assert best(cluster) == "open"

@@ -5,7 +5,9 @@ Whatever is sent is answered with JSON; what is wrong with a request comes back 
 and recording.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -14,7 +16,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from vramline.errors import RequestError
 from vramline.explain.history import History
@@ -24,7 +25,7 @@ from vramline.scheduler.figures import count_figures
 from vramline.scheduler.journal import Journal
 from vramline.scheduler.preempter import Preempter, hear_filter
 from vramline.scheduler.preemption import preempt_pods
-from vramline.scheduler.replies import ERROR_REPLIES, read_body, reply, reply_to_error
+from vramline.scheduler.replies import ERROR_REPLIES, encode, read_body, refusal_of, reply
 from vramline.scheduler.snapshot import take_snapshot
 from vramline.scheduler.verbs import bind_pod, filter_nodes, prioritize_nodes
 from vramline.scheduler.views import list_gpus, list_nodes, list_pods, tell_pod
@@ -34,14 +35,14 @@ from vramline.telemetry.metrics import CONTENT_TYPE, render_metrics
 from vramline.wire.admission import AdmissionOptions
 from vramline.wire.extender_v1 import NameLists, read_binding_args, read_extender_args, read_preemption_args
 
-__all__ = ["build_app"]
+__all__ = ["MAX_BODY", "SchedulerApp", "build_app"]
 
 MAX_BODY = 128 * 2**20
 """Bytes of a request that are read; 5,000 full node objects are less."""
 
 _MOST_DECISIONS = 1_000
-_HOT = ("/filter", "/prioritize", "/bind")
 _Endpoint = Callable[[Request], Awaitable[Response]]
+_HotEndpoint = Callable[[bytes], Awaitable[object]]
 
 
 def build_app(
@@ -52,7 +53,7 @@ def build_app(
     is_ready: Callable[[], bool] = lambda: True,
     preempter: Preempter | None = None,
     checks: Checks | None = None,
-) -> Starlette:
+) -> "SchedulerApp":
     """Return the ASGI application over one cluster. `history` is read, and grows with extender calls.
 
     `preempter` hears which pods found no room; None: nobody is sent away for them.
@@ -62,10 +63,12 @@ def build_app(
     """
     faces = _Faces(cluster, Journal(history, checks), admission or AdmissionOptions(), is_ready)
     faces.preempter = preempter
-    posts: dict[str, _Endpoint] = {
+    hot: dict[str, _HotEndpoint] = {
         "/filter": faces.filter,
         "/prioritize": faces.prioritize,
         "/bind": faces.bind,
+    }
+    posts: dict[str, _Endpoint] = {
         "/preempt": faces.preempt,
         "/webhook": faces.review,
         "/api/v1/whatif": faces.what_if,
@@ -81,35 +84,37 @@ def build_app(
         "/healthz": faces.health,
         "/readyz": faces.readiness,
     }
-    return _ShortWay(
-        {path: posts[path] for path in _HOT},
+    app = SchedulerApp(
         routes=[
+            *(Route(path, _by_request(answer), methods=["POST"]) for path, answer in hot.items()),
             *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()),
             *(Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()),
         ],
         exception_handlers=ERROR_REPLIES,
     )
+    app.hot = {path: partial(_answer, answer) for path, answer in hot.items()}
+    return app
 
 
-class _ShortWay(Starlette):
-    """The application, with a way past middleware and router for what kube-scheduler asks for every pod."""
+class SchedulerApp(Starlette):
+    """The application; `hot` is the short way, past request and response objects."""
 
-    def __init__(self, hot: dict[str, _Endpoint], **rest: Any) -> None:  # noqa: ANN401 — Starlette's own
-        super().__init__(**rest)
-        self._hot = hot
+    hot: Mapping[str, Callable[[bytes], Awaitable[tuple[int, bytes]]]] = MappingProxyType({})
+    """By path, what kube-scheduler asks about every pod: from a POST's body to status and JSON."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        endpoint = self._hot.get(scope.get("path", "")) if scope.get("method") == "POST" else None
-        if endpoint is None:
-            await super().__call__(scope, receive, send)
-            return
-        request = Request(scope, receive)
-        try:
-            response = await endpoint(request)
-        except tuple(ERROR_REPLIES) as error:
-            response = await reply_to_error(request, error)
-        await response(scope, receive, send)
+
+async def _answer(answer: _HotEndpoint, body: bytes) -> tuple[int, bytes]:
+    try:
+        return 200, encode(await answer(body))
+    except tuple(ERROR_REPLIES) as error:
+        return refusal_of(error)
+
+
+def _by_request(answer: _HotEndpoint) -> _Endpoint:
+    async def endpoint(request: Request) -> Response:
+        return reply(await answer(await read_body(request, MAX_BODY)))
+
+    return endpoint
 
 
 class _Faces:
@@ -125,24 +130,22 @@ class _Faces:
         self._lists = NameLists()
         self.preempter: Preempter | None = None
 
-    async def filter(self, request: Request) -> Response:
+    async def filter(self, body: bytes) -> object:
         self._check_ready()
-        args = read_extender_args(await read_body(request, MAX_BODY), self._lists)
+        args = read_extender_args(body, self._lists)
         result = await filter_nodes(self._cluster, self._journal, args)
         if result.node_names is not None and len(result.node_names) < len(args.names):
             self._lists.expect(tuple(result.node_names))
         if self.preempter is not None:
             hear_filter(self.preempter, args, result)
-        return reply(result)
+        return result
 
-    async def prioritize(self, request: Request) -> Response:
-        args = read_extender_args(await read_body(request, MAX_BODY), self._lists)
-        return reply(prioritize_nodes(self._cluster, self._journal, args))
+    async def prioritize(self, body: bytes) -> object:
+        return prioritize_nodes(self._cluster, self._journal, read_extender_args(body, self._lists))
 
-    async def bind(self, request: Request) -> Response:
+    async def bind(self, body: bytes) -> object:
         self._check_ready()
-        args = read_binding_args(await read_body(request, MAX_BODY))
-        return reply(await bind_pod(self._cluster, self._journal, args))
+        return await bind_pod(self._cluster, self._journal, read_binding_args(body))
 
     async def preempt(self, request: Request) -> Response:
         args = read_preemption_args(await read_body(request, MAX_BODY))

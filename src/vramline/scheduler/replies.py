@@ -1,6 +1,6 @@
 """How requests are read and errors are answered, the same on every address."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -10,9 +10,11 @@ from starlette.types import ExceptionHandler
 
 from vramline.errors import RequestError
 
-__all__ = ["ERROR_REPLIES", "read_body", "reply", "reply_to_error"]
+__all__ = ["ERROR_REPLIES", "encode", "read_body", "refusal_of", "reply"]
 
 _ENCODER = msgspec.json.Encoder()
+encode = _ENCODER.encode
+"""Write JSON."""
 
 
 async def read_body(request: Request, most: int) -> bytes:
@@ -29,35 +31,30 @@ async def read_body(request: Request, most: int) -> bytes:
 
 def reply(content: object, status: int = 200) -> Response:
     """Answer with JSON."""
-    return Response(_ENCODER.encode(content), status_code=status, media_type="application/json")
+    return Response(encode(content), status_code=status, media_type="application/json")
 
 
-async def _refuse_request(_request: Request, error: Exception) -> Response:
-    return reply({"error": str(error)}, 400)
+def refusal_of(error: Exception) -> tuple[int, bytes]:
+    """Return status and JSON for an error of a kind that a caller can make."""
+    status, problem = (
+        (error.status_code, error.detail) if isinstance(error, HTTPException) else (400, str(error))
+    )
+    return status, encode({"error": problem})
 
 
-async def _refuse_http(_request: Request, error: Exception) -> Response:
-    if not isinstance(error, HTTPException):
-        return reply({"error": str(error)}, 400)
-    response = reply({"error": error.detail}, error.status_code)
-    response.headers.update(error.headers or {})
-    return response
+async def _refuse(_request: Request, error: Exception) -> Response:
+    status, problem = refusal_of(error)
+    headers = error.headers if isinstance(error, HTTPException) else None
+    return Response(problem, status_code=status, headers=headers, media_type="application/json")
 
 
 async def _answer_nobody(_request: Request, _error: Exception) -> Response:
     return reply({"error": "the caller has left"}, 400)
 
 
-async def reply_to_error(request: Request, error: Exception) -> Response:
-    """Return what an error of one of these kinds becomes, for an endpoint that no router called."""
-    return await next(answer for kind, answer in _ANSWERS.items() if isinstance(error, kind))(request, error)
-
-
-_ANSWERS: Mapping[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
-    RequestError: _refuse_request,
-    HTTPException: _refuse_http,
+ERROR_REPLIES: Mapping[type[Exception], ExceptionHandler] = {
+    RequestError: _refuse,
+    HTTPException: _refuse,
     ClientDisconnect: _answer_nobody,
 }
-
-ERROR_REPLIES: Mapping[type[Exception], ExceptionHandler] = _ANSWERS
 """What each kind of error becomes."""

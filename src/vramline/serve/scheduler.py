@@ -18,7 +18,7 @@ from vramline.kube.lease import Callbacks, Elector, Terms
 from vramline.kube.objects import ObjectKey
 from vramline.kube.target import Target
 from vramline.scheduler.agent_streams import AgentStreams
-from vramline.scheduler.app import build_app
+from vramline.scheduler.app import MAX_BODY, build_app
 from vramline.scheduler.checks import Checks
 from vramline.scheduler.cluster import RealCluster
 from vramline.scheduler.commit import Committer
@@ -33,6 +33,7 @@ from vramline.serve.feeds import Feeds
 from vramline.serve.following import Follower
 from vramline.serve.identity import keep_identity
 from vramline.serve.notices import TellingHistory, open_recorder
+from vramline.serve.quick_http import quick_protocol
 from vramline.serve.server import QuietServer
 from vramline.serve.webhook import run_webhook
 from vramline.settings import Adoption, Preemption, Settings, pool_from, rules_from
@@ -184,6 +185,7 @@ class SchedulerProcess:
         )
         config = uvicorn.Config(
             app,
+            http=quick_protocol(app.hot, longest=MAX_BODY),
             log_config=None,
             access_log=False,
             lifespan="off",

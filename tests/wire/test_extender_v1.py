@@ -15,10 +15,13 @@ from vramline.wire.extender_v1 import (
     MetaVictims,
     NameLists,
     NodeList,
+    read_asked_pod,
     read_binding_args,
     read_extender_args,
     read_preemption_args,
+    version_of_asked_pod,
 )
+from vramline.wire.kubernetes import PodObject
 
 POD = {"metadata": {"name": "p", "namespace": "ns", "uid": "u"}}
 
@@ -35,7 +38,28 @@ def test_names_are_read_in_any_case(spelling: "type[str]") -> None:
 
     args = read_extender_args(encode(body))
 
-    assert (args.pod, args.names, args.nodes) == (POD, ("n2", "n1"), None)
+    assert read_asked_pod(args.pod) == msgspec.convert(POD, PodObject)
+    assert (args.names, args.nodes) == (("n2", "n1"), None)
+
+
+@pytest.mark.parametrize(
+    ("pod", "told"),
+    [
+        pytest.param({"metadata": {"uid": "u1", "resourceVersion": "7"}}, ("u1", "7"), id="both"),
+        pytest.param({"metadata": {"uid": "u1"}}, ("u1", ""), id="no version"),
+        pytest.param({"metadata": {"uid": 1}}, ("", ""), id="not a text"),
+        pytest.param({}, ("", ""), id="nothing"),
+    ],
+)
+def test_a_pod_tells_its_version_in_either_form(pod: dict[str, object], told: tuple[str, str]) -> None:
+    assert version_of_asked_pod(encode(pod)) == version_of_asked_pod(pod) == told
+
+
+def test_a_pod_that_breaks_the_rules_is_refused_with_its_path_in_either_form() -> None:
+    pod = {"metadata": {"name": 5}}
+    for form in (pod, encode(pod)):
+        with pytest.raises(RequestError, match=r"metadata\.name"):
+            read_asked_pod(form)
 
 
 def test_full_node_objects_are_kept_as_they_came() -> None:

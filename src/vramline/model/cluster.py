@@ -34,6 +34,10 @@ class Cluster(Protocol):
         """Every pod by UID."""
         ...
 
+    def pod_at(self, uid: str, version: str) -> Pod | None:
+        """Return a pod if it is known in exactly this version; None: it must be read from what was sent."""
+        ...
+
     def now(self) -> float:
         """The cluster's time, in seconds since the epoch."""
         ...

@@ -78,6 +78,7 @@ class Fleet:
         self._observations: dict[str, Observation] = {}
         self._asked: tuple[str, ...] = ()
         self._answered = np.zeros(0, dtype=np.int64)
+        self._picture: tuple[str, int, Fleet] | None = None
         self._rank: npt.NDArray[np.int64] | None = None
         self._node_codes: npt.NDArray[np.int8] | None = None
 
@@ -97,6 +98,8 @@ class Fleet:
         Whether a node can take an ask depends on that node alone, so asking about one costs no more in a
         large fleet than in a small one, and can be done later, about now.
         """
+        if self._picture is not None and self._picture[:2] == (name, self.generation):
+            return self._picture[2]
         place = self._places[name]
         cards = [gpu.uuid for gpu in place.node.gpus]
         alone = Fleet(self.margin, None if place.block is None else self.columns.only(place.block))
@@ -105,6 +108,7 @@ class Fleet:
         alone._numbers, alone._number_of = [name], _NumberOf({name: 0})
         alone._places[name] = _Place(0, place.node)
         alone._places[name].block = None if place.block is None else 0
+        self._picture = name, self.generation, alone
         return alone
 
     # ── nodes ────────────────────────────────────────────────────────────────────────────────────

@@ -36,6 +36,10 @@ class RealCluster:
         """Every pod that could be read, by UID."""
         return self.live.pods
 
+    def pod_at(self, uid: str, version: str) -> Pod | None:
+        """Return a pod if it was last seen in this version."""
+        return self.live.pods.get(uid) if version and self.live.version_of(uid) == version else None
+
     def now(self) -> float:
         """The cluster's time."""
         return self.live.now()

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from vramline.explain.decision import NodeLine
 from vramline.explain.history import DecisionRecord, History
@@ -10,6 +10,7 @@ from vramline.explain.trace import changed_since
 from vramline.model.decision import Decision
 from vramline.model.pod import Pod
 from vramline.scheduler.checks import Checks
+from vramline.wire.extender_v1 import AskedPod
 
 __all__ = ["Journal"]
 
@@ -31,7 +32,7 @@ class Journal:
         """Takes note of what the real-time check came to."""
         self.last_filter: Decision | None = None
         """What was decided when nodes were last filtered; prioritize follows at once."""
-        self.last_pod: tuple[dict[str, Any], Pod] | None = None
+        self.last_pod: tuple[AskedPod, Pod] | None = None
         """The pod for which that was, as it came and as it was read."""
         self._filtered: OrderedDict[str, Lines] = OrderedDict()
         self._before: OrderedDict[str, Lines] = OrderedDict()

@@ -18,17 +18,18 @@ from vramline.model.pod import GpuShare, Pod, PodPhase
 from vramline.model.reason import CODE_OF, FITS, Reason
 from vramline.scheduler.journal import Journal
 from vramline.scheduler.refusals import REFUSALS, UNKNOWN_NODE, may_be_resolved
-from vramline.wire.decoding import convert_document
 from vramline.wire.extender_v1 import (
     MAX_SCORE,
+    AskedPod,
     ExtenderArgs,
     ExtenderBindingArgs,
     ExtenderBindingResult,
     ExtenderFilterResult,
     HostPriority,
     NodeList,
+    read_asked_pod,
+    version_of_asked_pod,
 )
-from vramline.wire.kubernetes import PodObject
 from vramline.wire.pods import read_pod
 
 __all__ = ["bind_pod", "filter_nodes", "prioritize_nodes"]
@@ -48,10 +49,9 @@ async def filter_nodes(cluster: Cluster, journal: Journal, args: ExtenderArgs) -
     A pod whose own request is wrong comes back as `error`; a pod that asks for no GPU fits everywhere.
     """
     try:
-        pod = _read_pod(args.pod)
+        pod = _pod_of(cluster, journal, args.pod)
     except RequestError as error:
         return ExtenderFilterResult(error=f"{Reason.INVALID_REQUEST}: {error}")
-    journal.last_pod = args.pod, pod
     if pod.ask is None:
         return _answer(args, None, {}, {})
     await cluster.recall(pod.uid)
@@ -64,9 +64,7 @@ async def filter_nodes(cluster: Cluster, journal: Journal, args: ExtenderArgs) -
 
 def prioritize_nodes(cluster: Cluster, journal: Journal, args: ExtenderArgs) -> list[HostPriority]:
     """Score the nodes 0 to 10 by their rank. Only the node that `decide` itself would pick gets 10."""
-    document, pod = journal.last_pod or ({}, None)
-    if pod is None or document != args.pod:
-        pod = _read_pod(args.pod)
+    pod = _pod_of(cluster, journal, args.pod)
     if pod.ask is None:
         return [HostPriority(name, 0) for name in args.names]
     numbers = cluster.fleet.node_numbers(args.names)
@@ -133,8 +131,15 @@ class _Look:
         return decide(self._alone, self._ask, self._rules, now=self._at, candidates=self._candidates)
 
 
-def _read_pod(document: object) -> Pod:
-    return read_pod(convert_document(document, PodObject, subject="Pod"))
+def _pod_of(cluster: Cluster, journal: Journal, document: AskedPod) -> Pod:
+    """Return the pod that is asked about: often the same as a moment ago, or known in this very version."""
+    if journal.last_pod is not None and journal.last_pod[0] == document:
+        return journal.last_pod[1]
+    pod = cluster.pod_at(*version_of_asked_pod(document))
+    if pod is None:
+        pod = read_pod(read_asked_pod(document))
+    journal.last_pod = document, pod
+    return pod
 
 
 def _decide_among(cluster: Cluster, pod: Pod, ask: Ask, numbers: Numbers) -> Decision:
@@ -196,7 +201,7 @@ def _sort_nodes(
     resolvable = may_be_resolved(cluster.fleet, decision)[numbers] & here
     failed: dict[str, str] = {}
     beyond_help = dict.fromkeys(compress(args.names, ~here), UNKNOWN_NODE)
-    for code in np.unique(codes[here & ~fits]).tolist():
+    for code in sorted(set(codes[here & ~fits].tolist())):
         refused, text = here & (codes == code), REFUSALS[code]
         failed |= dict.fromkeys(compress(args.names, refused & resolvable), text)
         beyond_help |= dict.fromkeys(compress(args.names, refused & ~resolvable), text)

@@ -58,6 +58,10 @@ class SeenCluster:
         """Every pod that could be read, by UID."""
         return self.live.pods
 
+    def pod_at(self, uid: str, version: str) -> Pod | None:
+        """Return a pod if it was read in this version."""
+        return self.live.pods.get(uid) if version and self.live.version_of(uid) == version else None
+
     def now(self) -> float:
         """When it was read."""
         return self.live.now()

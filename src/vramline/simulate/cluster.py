@@ -74,6 +74,9 @@ class EmbeddedCluster:
         """How to decide about this ask."""
         return self.rules if ask is None else rules_for(self.rules, ask)
 
+    def pod_at(self, uid: str, version: str) -> None:
+        """Pods here have no versions."""
+
     def candidates_for(self, pod: Pod) -> npt.NDArray[np.int8]:
         """By node number FITS or why the host is out of the question."""
         wishes = self._wishes_of(pod.host, wants_gpu=pod.ask is not None)

@@ -4,15 +4,18 @@ The Go structs behind them carry no JSON tags: on the wire stand capitalised fie
 and nodes inside keep their usual lower case. Exactly those names are written; any case is read, as Go does.
 """
 
+import contextlib
 from typing import Any, TypeVar
 
 import msgspec
 
 from vramline.errors import RequestError
 from vramline.wire.decoding import convert_document
+from vramline.wire.kubernetes import PodObject
 
 __all__ = [
     "MAX_SCORE",
+    "AskedPod",
     "ExtenderArgs",
     "ExtenderBindingArgs",
     "ExtenderBindingResult",
@@ -24,12 +27,16 @@ __all__ = [
     "MetaVictims",
     "NameLists",
     "NodeList",
+    "read_asked_pod",
     "read_binding_args",
     "read_extender_args",
     "read_preemption_args",
+    "version_of_asked_pod",
 ]
 
 T = TypeVar("T")
+AskedPod = bytes | dict[str, Any]
+"""A v1 Pod in a request: the text of its JSON, or parsed already."""
 
 MAX_SCORE = 10
 """The highest score that kube-scheduler takes from an extender; the lowest is 0."""
@@ -50,8 +57,8 @@ class NodeList(msgspec.Struct, frozen=True, kw_only=True):
 class ExtenderArgs(msgspec.Struct, frozen=True, kw_only=True):
     """What filter and prioritize are asked: a pod, and nodes by name or as full objects."""
 
-    pod: dict[str, Any]
-    """The v1 Pod, for `wire.pods` to read."""
+    pod: AskedPod
+    """The v1 Pod, for `read_asked_pod`."""
     names: tuple[str, ...]
     """The nodes in question, in the order of the request."""
     nodes: NodeList | None = None
@@ -131,11 +138,23 @@ class ExtenderPreemptionResult(msgspec.Struct, frozen=True, kw_only=True, rename
 class _UsualArgs(msgspec.Struct, frozen=True, rename="pascal"):
     """What kube-scheduler sends thousands of names in."""
 
-    pod: dict[str, Any]
+    pod: msgspec.Raw
     node_names: msgspec.Raw
     nodes: None = None
 
 
+class _AskedMeta(msgspec.Struct, frozen=True, rename="camel"):
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _AskedHead(msgspec.Struct, frozen=True):
+    metadata: _AskedMeta = _AskedMeta()
+
+
+_POD = msgspec.json.Decoder(PodObject)
+_HEAD = msgspec.json.Decoder(_AskedHead)
+_USUAL_BINDING = msgspec.json.Decoder(ExtenderBindingArgs)
 _USUAL_ARGS = msgspec.json.Decoder(_UsualArgs)
 _NAMES = msgspec.json.Decoder(tuple[str, ...])
 
@@ -173,7 +192,9 @@ def read_extender_args(body: bytes, lists: NameLists | None = None) -> ExtenderA
     except (msgspec.DecodeError, RecursionError, ValueError):
         pass  # unusual spelling, full objects, or wrong: what it is takes a closer look
     else:
-        return ExtenderArgs(pod=usual.pod, names=names)
+        pod_text = bytes(usual.pod)
+        if pod_text.startswith(b"{"):
+            return ExtenderArgs(pod=pod_text, names=names)
     fields = _read_object(body, _ARGS)
     pod = _pod_of(fields, _ARGS)
     if fields.get("nodes") is not None:
@@ -187,8 +208,32 @@ def read_extender_args(body: bytes, lists: NameLists | None = None) -> ExtenderA
     return ExtenderArgs(pod=pod, names=tuple(_convert(fields["nodenames"], list[str], _ARGS, "NodeNames")))
 
 
+def version_of_asked_pod(pod: AskedPod) -> tuple[str, str]:
+    """Return UID and resourceVersion as far as they are told; what cannot be read tells neither."""
+    try:
+        meta = (_HEAD.decode(pod) if isinstance(pod, bytes) else msgspec.convert(pod, _AskedHead)).metadata
+    except (msgspec.DecodeError, RecursionError):
+        return "", ""
+    return meta.uid, meta.resource_version
+
+
+def read_asked_pod(pod: AskedPod) -> PodObject:
+    """Read the pod that is asked about."""
+    if not isinstance(pod, bytes):
+        return convert_document(pod, PodObject, subject="Pod")
+    try:
+        return _POD.decode(pod)
+    except (msgspec.DecodeError, RecursionError):
+        document = _read_object(pod, "Pod", folded=False)
+        return convert_document(document, PodObject, subject="Pod")
+
+
 def read_binding_args(body: bytes) -> ExtenderBindingArgs:
     """Read the body of bind."""
+    with contextlib.suppress(msgspec.DecodeError, RecursionError):
+        usual = _USUAL_BINDING.decode(body)
+        if usual.pod_name and usual.pod_namespace and usual.pod_uid and usual.node:
+            return usual
     fields = _read_object(body, _BINDING)
     told = {}
     for name in ("PodName", "PodNamespace", "PodUID", "Node"):
@@ -221,12 +266,13 @@ def read_preemption_args(body: bytes) -> ExtenderPreemptionArgs:
     return ExtenderPreemptionArgs(pod=pod, victims=victims)
 
 
-def _read_object(body: bytes, subject: str) -> dict[str, Any]:
+def _read_object(body: bytes, subject: str, *, folded: bool = True) -> dict[str, Any]:
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise RequestError(subject=subject, problem=f"is not JSON ({error})") from None
-    return _fold(_convert(document, dict[str, Any], subject, ""))
+    fields = _convert(document, dict[str, Any], subject, "")
+    return _fold(fields) if folded else fields
 
 
 def _fold(fields: dict[str, Any]) -> dict[str, Any]:

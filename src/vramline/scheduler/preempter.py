@@ -28,7 +28,7 @@ from vramline.model.ask import Ask
 from vramline.model.pod import Pod, PodPhase
 from vramline.scheduler.live import LiveState
 from vramline.scheduler.store import Conflict, Done, EvictionStore, Refused, Unclear
-from vramline.wire.extender_v1 import ExtenderArgs, ExtenderFilterResult
+from vramline.wire.extender_v1 import ExtenderArgs, ExtenderFilterResult, version_of_asked_pod
 
 __all__ = ["Preempter", "hear_filter"]
 
@@ -61,7 +61,7 @@ def hear_filter(preempter: "Preempter", args: ExtenderArgs, result: ExtenderFilt
     """Tell a preempter what came of looking at the nodes for a pod."""
     if result.error:
         return
-    uid = args.pod["metadata"].get("uid", "")
+    uid, _ = version_of_asked_pod(args.pod)
     if result.node_names or (result.nodes is not None and result.nodes.items):
         preempter.fits(uid)
     else:

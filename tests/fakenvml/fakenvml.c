@@ -35,7 +35,7 @@ typedef struct {
     event_t events[MAX_EVENTS];
     char driver[32];
     unsigned n, ne;
-    int init, down, hang_init;
+    int init, down, hang_init, generation;
     long delay_us;
 } state_t;
 typedef struct { u64 total, free, used; } memory_t;
@@ -46,6 +46,7 @@ typedef struct { void *device; u64 type, data; unsigned gi, ci; } event_data_t;
 typedef struct { unsigned version; int sensor, temperature; } temperature_t;
 
 static int references;
+static int generation; /* of the state when the library was opened */
 static unsigned last_event; /* each event is delivered once in a process */
 
 static u64 mib(const char *text) { return strtoull(text, NULL, 10) << 20; }
@@ -90,6 +91,7 @@ static void read_order(state_t *s, char *key, char **save) {
     if (!strcmp(key, "!init")) s->init = atoi(value);
     if (!strcmp(key, "!hang_init")) s->hang_init = atoi(value);
     if (!strcmp(key, "!down")) s->down = atoi(value);
+    if (!strcmp(key, "!generation")) s->generation = atoi(value);
     if (!strcmp(key, "!delay_us")) s->delay_us = atol(value);
     if (!strcmp(key, "!driver")) snprintf(s->driver, sizeof s->driver, "%s", value);
     if (!strcmp(key, "!event") && last && s->ne < MAX_EVENTS) {
@@ -170,6 +172,7 @@ static ret_t ask(void *handle, const char *field, state_t **s, card_t **c) {
         if (!references) return UNINIT;
         *s = now();
         if ((*s)->down) return (*s)->down;
+        if ((*s)->generation != generation) return LOST;
         if (i < 1 || i > (*s)->n) return INVALID;
         *c = &(*s)->cards[i - 1];
         fault = fault_of(*c, field);
@@ -192,6 +195,7 @@ ret_t nvmlInitWithFlags(unsigned flags) {
     while (now()->hang_init) usleep(5000);
     state_t *s = now();
     if (s->init || s->down) return s->init ? s->init : s->down;
+    if (!references) generation = s->generation;
     references++;
     return OK;
 }

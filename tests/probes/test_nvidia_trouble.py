@@ -55,6 +55,16 @@ def test_a_card_that_hangs_times_out_and_the_others_answer(machine: Machine) -> 
     assert other.used == 22
 
 
+@pytest.mark.parametrize("question", ["handle", "uuid", "memory", "processes", "name"])
+def test_a_card_that_hangs_from_the_start_holds_up_no_other(question: str, machine: Machine) -> None:
+    probe = machine.open(Card(A, used=1), Card(B, used=2, hangs=[question]), Card(C, used=3), timeout_s=1.0)
+
+    first, hung, last = probe.read()
+
+    assert (first.used, last.used) == (1, 3)
+    assert failed_codes(hung) == {"TIMEOUT"}
+
+
 def test_a_hang_costs_one_thread_however_often_it_is_read_and_heals(machine: Machine) -> None:
     probe = machine.open(Card(A, used=1), timeout_s=0.3)
     probe.read()
@@ -120,11 +130,13 @@ def test_links_lead_to_the_cards_that_are_there_now(machine: Machine) -> None:
 def test_a_lost_card_is_found_again_after_the_library_was_opened_anew(machine: Machine) -> None:
     probe = machine.open(Card(A, used=1), Card(B, used=2))
     probe.read()
-    machine.nvml.set(Card(A, used=1), down=15)
-    assert {failed_codes(each).pop() for each in probe.read()} == {"GPU_IS_LOST"}
-    machine.nvml.set(Card(A, used=1), Card(B, used=5))
-    machine.now += 31
+    machine.nvml.set(Card(A, used=1), Card(B, used=5), generation=1)
+    lost = probe.read()
+    machine.now += 29
+    still_lost = probe.read()
+    machine.now += 2
 
+    assert [failed_codes(each) for each in (*lost, *still_lost)] == [{"GPU_IS_LOST"}] * 4
     assert [reading.used for reading in probe.read()] == [1, 5]
 
 
@@ -155,13 +167,25 @@ def test_a_silent_card_does_not_keep_a_name_that_another_answers_to(machine: Mac
     assert [each.uuid for each in gone] == [A, C]
 
 
+def test_looks_at_one_card_do_not_put_off_the_healing_of_another(machine: Machine) -> None:
+    probe = machine.open(Card(A, used=1), Card(B, used=2))
+    probe.read()
+    machine.nvml.set(Card(A, used=1), Card(B, lost=True))
+    probe.read()
+    machine.now += 29
+    assert [reading.used for reading in probe.read([A])] == [1]
+    machine.nvml.set(Card(A, used=1), Card(B, used=6), generation=1)
+    machine.now += 2
+
+    assert [reading.used for reading in probe.read()] == [1, 6]
+
+
 def test_opening_twice_is_opening_once(machine: Machine) -> None:
     probe = machine.open(Card(A, used=1))
     probe.open()
     probe.read()
-    machine.nvml.set(down=1)
+    machine.nvml.set(Card(A, used=4), generation=1)
     probe.read()
-    machine.nvml.set(Card(A, used=4))
     machine.now += 31
 
     assert [reading.used for reading in probe.read()] == [4]

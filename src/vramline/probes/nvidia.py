@@ -6,6 +6,7 @@ stays in the list, as failed, for as long as there are fewer cards than there we
 must not just be forgotten.
 """
 
+import contextlib
 import platform
 import threading
 import time
@@ -16,7 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 import pynvml
 
-from vramline.probes.device import DeviceReading, Failed, HealthEvent, ProbeError, Vendor
+from vramline.probes.device import Answer, DeviceReading, Failed, HealthEvent, ProbeError, Vendor
 from vramline.probes.faults import failed, nvml_code, probe_error
 from vramline.probes.lane import Lane, LaneTimeoutError, Outcome
 from vramline.probes.library import FoundLibrary
@@ -47,6 +48,7 @@ class NvidiaProbe:
         self._reader = CardReader(root=self._options.root, host_reserve=self._options.host_reserve)
         self._control, self._events = Lane("nvml"), Lane("nvml-events")
         self._lanes: dict[int, Lane] = {}
+        self._handles: dict[int, Handle] = {}
         self._known: dict[int, str] = {}
         """UUID by index, as last seen."""
         self._seen: set[str] = set()
@@ -84,19 +86,19 @@ class NvidiaProbe:
         """Return a reading of each card, or of those named, within the time limit."""
         with self._reading:
             self._heal()
-            until = time.monotonic() + self._options.timeout_s
-            places = self._places()
-            if isinstance(places, Failed):
-                readings = [
-                    unanswered(Vendor.NVIDIA, uuid, index, places)
-                    for index, uuid in sorted(self._known.items())
-                ]
+            count = self._count()
+            if isinstance(count, Failed):
+                known = sorted(self._known.items())
+                readings = [unanswered(Vendor.NVIDIA, uuid, index, count) for index, uuid in known]
                 if not readings:
-                    raise self._not_usable(places)
+                    raise self._not_usable(count)
             else:
-                readings = self._read_places(places, uuids, until)
-            self._note(readings)
-            return self._complete(readings, uuids)
+                readings = self._read_cards(count, uuids)
+            self._remember(readings)
+            readings = self._complete(readings, uuids)
+            if uuids is None:
+                self._plan_to_heal(readings)
+            return readings
 
     def events(self, timeout_s: float) -> list[HealthEvent]:
         """Wait for Xid events, at most so long; where no card reports any, just wait."""
@@ -124,64 +126,68 @@ class NvidiaProbe:
             lane.close()
         self._library, self._event_set, self._heal_at = None, None, None
         self._is_open, self._most = False, 0
+        self._handles.clear()
         self._known.clear()
         self._seen.clear()
 
-    def _read_places(
-        self, places: list[Place], uuids: Collection[str] | None, until: float
-    ) -> list[DeviceReading]:
-        self._known = {index: uuid for index, uuid in self._known.items() if index < len(places)}
-        self._identify([place for place in places if place.index not in self._known], until)
-        peers = {
-            self._known[each.index]: each.handle
-            for each in places
-            if each.index in self._known and not isinstance(each.handle, Failed)
-        }
-        wanted = [each for each in places if uuids is None or self._known.get(each.index) in uuids]
-        if uuids is not None and len(wanted) < len(set(uuids)):
-            wanted = places
-        self._most = max(self._most, len(places))
-        begun = [(place, self._begin(place, peers)) for place in wanted]
-        return _name_each_once([self._collect(place, outcome, until) for place, outcome in begun])
-
-    def _places(self) -> list[Place] | Failed:
+    def _count(self) -> int | Failed:
         if self._failure is not None:
             return self._failure
-        return self._in_control(_enumerate, "unable to get device count")
+        return self._in_control(lambda: int(pynvml.nvmlDeviceGetCount()), "unable to get device count")
 
-    def _identify(self, places: list[Place], until: float) -> None:
+    def _read_cards(self, count: int, uuids: Collection[str] | None) -> list[DeviceReading]:
+        began = time.monotonic()
+        self._most = max(self._most, count)
+        self._known = {index: uuid for index, uuid in self._known.items() if index < count}
+        self._identify(set(range(count)) - self._known.keys(), began + self._options.timeout_s / 2)
+        wanted = [index for index in range(count) if uuids is None or self._known.get(index) in uuids]
+        if uuids is not None and len(wanted) < len(set(uuids)):
+            wanted = list(range(count))
+        begun = [(index, self._lane(index).begin(partial(self._read_card, index))) for index in wanted]
+        until = began + self._options.timeout_s
+        return _name_each_once([self._collect(index, outcome, until) for index, outcome in begun])
+
+    def _identify(self, indexes: Collection[int], until: float) -> None:
         """Learn which UUID is where, before cards are asked about each other."""
-        begun = [
-            (place.index, self._lane(place.index).begin(Questions(place.handle).uuid))
-            for place in places
-            if not isinstance(place.handle, Failed)
-        ]
+        begun = [(index, self._lane(index).begin(partial(self._uuid_of, index))) for index in indexes]
         for index, outcome in begun:
-            try:
+            with contextlib.suppress(LaneTimeoutError):
                 uuid = outcome.wait(until)
-            except LaneTimeoutError:
-                continue
-            if isinstance(uuid, str):
-                self._known[index] = uuid
+                if isinstance(uuid, str):
+                    self._known[index] = uuid
 
-    def _begin(self, place: Place, peers: dict[str, Handle]) -> Outcome[DeviceReading]:
-        known = self._known.get(place.index)
-        return self._lane(place.index).begin(lambda: self._reader.read(place, known, peers))
+    def _uuid_of(self, index: int) -> Answer[str]:
+        handle = self._handle_of(index)
+        return handle if isinstance(handle, Failed) else Questions(handle).uuid()
 
-    def _collect(self, place: Place, outcome: Outcome[DeviceReading], until: float) -> DeviceReading:
+    def _read_card(self, index: int) -> DeviceReading:
+        peers = {uuid: self._handles[other] for other, uuid in self._known.items() if other in self._handles}
+        return self._reader.read(Place(index, self._handle_of(index)), self._known.get(index), peers)
+
+    def _handle_of(self, index: int) -> Handle | Failed:
+        """Return NVML's pointer to a card, in its lane: getting it may wake the card, or hang with it."""
+        if index not in self._handles:
+            handle = _ask(partial(pynvml.nvmlDeviceGetHandleByIndex, index), "failed to get device handle")
+            if isinstance(handle, Failed):
+                return handle
+            self._handles[index] = handle
+        return self._handles[index]
+
+    def _collect(self, index: int, outcome: Outcome[DeviceReading], until: float) -> DeviceReading:
         try:
             return outcome.wait(until)
         except LaneTimeoutError as error:
-            return unanswered(
-                Vendor.NVIDIA, self._known.get(place.index), place.index, Failed("TIMEOUT", str(error))
-            )
+            why = Failed("TIMEOUT", str(error))
+            return unanswered(Vendor.NVIDIA, self._known.get(index), index, why)
 
-    def _note(self, readings: list[DeviceReading]) -> None:
-        """Remember who is where, and whether the library should be opened anew."""
+    def _remember(self, readings: list[DeviceReading]) -> None:
         for reading in readings:
             if isinstance(reading.index, int) and isinstance(reading.uuid, str):
                 self._known[reading.index] = reading.uuid
                 self._seen.add(reading.uuid)
+
+    def _plan_to_heal(self, readings: list[DeviceReading]) -> None:
+        """Have the library opened anew in a while, where that may cure a card."""
         codes = {each.model.code for each in readings if isinstance(each.model, Failed)}
         if not codes & _CURED_BY_REOPENING:
             self._heal_at, self._heal_after_s = None, _HEAL_AFTER_S
@@ -213,6 +219,7 @@ class NvidiaProbe:
     def _reopen(self) -> None:
         """Initialise the library; NVML counts, so that it begins anew only after as many shut-downs."""
         self._event_set = None
+        self._handles.clear()
         if self._is_open:
             self._in_control(pynvml.nvmlShutdown, "unable to shut NVML down")
         answer = self._in_control(pynvml.nvmlInit, "unable to initialize NVML")
@@ -254,14 +261,6 @@ class NvidiaProbe:
         return probe_error(failure.detail, failure.code, tried=tried)
 
 
-def _enumerate() -> list[Place]:
-    """Return every card's place. A card whose handle cannot be had keeps its place."""
-    return [
-        Place(index, _ask(partial(pynvml.nvmlDeviceGetHandleByIndex, index), "failed to get device handle"))
-        for index in range(pynvml.nvmlDeviceGetCount())
-    ]
-
-
 def _name_each_once(readings: list[DeviceReading]) -> list[DeviceReading]:
     """Take a name from before off a silent card where another card answers to it: places were renumbered."""
     answering = {each.uuid for each in readings if not isinstance(each.unified, Failed)}
@@ -277,11 +276,12 @@ def _watch_all_cards() -> object:
     """Return an event set for the Xid events of every card that has them; `Failed` where none has."""
     events = _ask(pynvml.nvmlEventSetCreate, "failed to create an event set")
     watched = 0
-    for place in [] if isinstance(events, Failed) else _enumerate():
+    for index in range(0 if isinstance(events, Failed) else pynvml.nvmlDeviceGetCount()):
+        handle = _ask(partial(pynvml.nvmlDeviceGetHandleByIndex, index), "failed to get device handle")
         register = partial(
-            pynvml.nvmlDeviceRegisterEvents, place.handle, pynvml.nvmlEventTypeXidCriticalError, events
+            pynvml.nvmlDeviceRegisterEvents, handle, pynvml.nvmlEventTypeXidCriticalError, events
         )
-        if not isinstance(place.handle, Failed) and not isinstance(_ask(register, "failed to watch"), Failed):
+        if not isinstance(handle, Failed) and not isinstance(_ask(register, "failed to watch"), Failed):
             watched += 1
     return events if watched else Failed("FUNCTION_NOT_FOUND", "no card reports events")
 

@@ -54,6 +54,7 @@ FIELDS = (
 _NEEDED = {"index", "uuid", "memory.total", "memory.used"}
 _PROCESS_FIELDS = ("gpu_uuid", "pid", "used_memory")
 _UNKNOWN_FIELD = re.compile(r'Field "(?P<name>[\w.]+)" is not a valid field')
+_NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
 _FAILURES = {
     "gpu is lost": "GPU_IS_LOST",
     "gpu requires reset": "RESET_REQUIRED",
@@ -223,9 +224,11 @@ def _amount(words: dict[str, str], field: str) -> Answer[int]:
 
 def _number(word: str) -> Answer[int]:
     answer = _answer(word)
-    if isinstance(answer, str):
-        return int(answer) if answer.isdecimal() else Failed("UNREADABLE", f"{answer[:80]!r} is no number")
-    return answer
+    if not isinstance(answer, str):
+        return answer
+    if _NUMBER.fullmatch(answer):
+        return int(answer)
+    return Failed("UNREADABLE", f"{answer[:80]!r} is no number")
 
 
 def _text(words: dict[str, str], field: str) -> Answer[str]:

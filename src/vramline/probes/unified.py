@@ -41,8 +41,8 @@ __all__ = [
     "sees_all_processes",
 ]
 
-_MEMINFO_LINE = re.compile(r"^(?P<key>\w+):\s+(?P<kib>\d+) kB$", re.ASCII | re.MULTILINE)
-_CLIENT_LINE = re.compile(r"^\s*\S.*?\s(?P<pid>\d+)\s+(?P<kib>\d+)K\s*$", re.ASCII)
+_MEMINFO_LINE = re.compile(r"^(?P<key>\w+):\s+(?P<kib>\d{1,19}) kB$", re.ASCII | re.MULTILINE)
+_CLIENT_LINE = re.compile(r"^\s*\S.*?\s(?P<pid>\d{1,10})\s+(?P<kib>\d{1,19})K\s*$", re.ASCII)
 _LOAD_FILES = (
     "sys/devices/platform/gpu.0/load",
     "sys/devices/gpu.0/load",
@@ -87,13 +87,12 @@ def read_pool(root: Path, host_reserve: Mib) -> Pool:
 def read_gpu_part(root: Path, listed: Answer[tuple[ProcessReading, ...]], *, total: Answer[Mib]) -> GpuPart:
     """Return what the GPU holds, given what NVML lists."""
     if isinstance(listed, tuple) and (listed or sees_all_processes(root)):
-        sizes = [each.used for each in listed if isinstance(each.used, int)]
-        if len(sizes) == len(listed):
-            return GpuPart(Mib(sum(sizes)), MemorySource.NVML_PROCESSES, listed)
+        held = _sum(listed, total)
+        if isinstance(held, int):
+            return GpuPart(held, MemorySource.NVML_PROCESSES, listed)
     clients = _read_clients(root, total)
     if isinstance(clients, tuple):
-        held = sum(each.used for each in clients if isinstance(each.used, int))
-        return GpuPart(Mib(held), MemorySource.NVMAP, clients)
+        return GpuPart(_sum(clients, total), MemorySource.NVMAP, clients)
     figures = _read_meminfo(root)
     if not isinstance(figures, Failed) and "NvMapMemUsed" in figures:
         return GpuPart(believe_used(figures["NvMapMemUsed"], total), MemorySource.NVMAP, listed)
@@ -125,6 +124,13 @@ def sees_all_processes(root: Path) -> bool:
         return str((root / "proc/self/ns/pid").readlink()) == _HOST_PID_NAMESPACE
     except OSError:
         return False
+
+
+def _sum(processes: tuple[ProcessReading, ...], total: Answer[Mib]) -> Answer[Mib]:
+    """Return what processes hold together; one that is not known makes the sum unknown."""
+    sizes = [each.used for each in processes if isinstance(each.used, int)]
+    unknown = [each.used for each in processes if not isinstance(each.used, int)]
+    return unknown[0] if unknown else believe_used(sum(sizes) << 20, total)
 
 
 def _read_meminfo(root: Path) -> dict[str, int] | Failed:

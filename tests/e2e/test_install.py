@@ -274,7 +274,7 @@ def test_the_schedulers_account_may_beyond_that_only_what_kube_scheduler_needs(
     ("verb", "kind"),
     [
         *((verb, "pods") for verb in ("get", "list", "create", "patch", "delete")),
-        *((verb, "nodes") for verb in ("list", "patch", "update")),
+        *((verb, "nodes") for verb in ("list", "update", "delete")),
         *((verb, "vramline.io/gpuledgers") for verb in ("get", "create", "update")),
         ("create", "pods/binding"),
         ("delete", "vramline.io/gpureports"),

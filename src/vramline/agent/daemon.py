@@ -80,7 +80,7 @@ class AgentProcess:
         stamper = Stamper(self._stamp, clock=self.clock, rng=self._rng)
         streams = self._streams(sampler, stamper)
         publisher = self._publisher(streams, stamper)
-        server = await self._serve()
+        server = await self._serve(streams, publisher)
         work: list[Coroutine[object, object, None]] = [
             self._sample(sampler, streams, publisher),
             *(source.follow_events() for source in sampler.sources),
@@ -112,7 +112,6 @@ class AgentProcess:
             await streams.offer(taken)
             if publisher is not None:
                 publisher.offer(taken.report)
-            self._count(streams, publisher)
             tick = next_tick(tick, self.clock(), interval_s)
             await asyncio.sleep(tick - self.clock())
 
@@ -186,13 +185,14 @@ class AgentProcess:
         options = plugin_options(self.settings, self.options.device_plugins)
         await run_plugin(sources, options, stop)
 
-    async def _serve(self) -> asyncio.Server | None:
+    async def _serve(self, streams: Streams, publisher: Publisher | None) -> asyncio.Server | None:
         if self.listener is None:
             return None
-        pages = {"/metrics": self._metrics, "/healthz": self._health}
+        pages = {"/metrics": lambda: self._metrics(streams, publisher), "/healthz": self._health}
         return await serve_pages(self.listener, pages)
 
-    def _metrics(self) -> Page:
+    def _metrics(self, streams: Streams, publisher: Publisher | None) -> Page:
+        self._count(streams, publisher)
         return Page(render_figures(self.figures, self.clock()), content_type=CONTENT_TYPE)
 
     def _health(self) -> Page:

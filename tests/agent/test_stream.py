@@ -126,10 +126,7 @@ def play(folder: Path, story: Callable[[World], Awaitable[None]], *, listens: bo
                 await story(world)
             finally:
                 running.cancel()
-                links = list(world.streams._links.values())
-                for link in links:
-                    link.cancel()
-                await asyncio.gather(running, *links, return_exceptions=True)
+                await asyncio.gather(running, return_exceptions=True)
         return world
 
     return asyncio.run(run())

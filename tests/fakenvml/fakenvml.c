@@ -393,7 +393,7 @@ ret_t nvmlDeviceGetSupportedEventTypes(void *h, u64 *types) { ASK("events"); *ty
 ret_t nvmlDeviceRegisterEvents(void *h, u64 types, void *set) { ASK("events"); (void)types; (void)set; return OK; }
 ret_t nvmlEventSetWait_v2(void *set, event_data_t *event, unsigned timeout_ms) {
     (void)set;
-    for (long left = timeout_ms; ; left -= 5) {
+    for (long left = timeout_ms; ; left -= 50) {
         if (!references) return UNINIT;
         state_t *s = now();
         for (unsigned i = 0; i < s->ne; i++)
@@ -406,7 +406,7 @@ ret_t nvmlEventSetWait_v2(void *set, event_data_t *event, unsigned timeout_ms) {
                 return OK;
             }
         if (left <= 0) return TIMEOUT;
-        usleep(5000);
+        usleep((left < 50 ? left : 50) * 1000);
     }
 }
 

@@ -10,7 +10,7 @@ from vramline.probes.device import DeviceReading, Failed, HealthEvent, HealthFac
 
 __all__ = ["EccCount", "count_ecc", "read_signs"]
 
-FATAL_CODES = frozenset({"GPU_IS_LOST", "RESET_REQUIRED"})
+FATAL_CODES = frozenset({"GPU_IS_LOST", "GPU_NOT_FOUND", "RESET_REQUIRED"})
 """Codes of a failed answer after which the card itself does not work."""
 
 _BLAMES = {Blame.APPLICATION: Sign.CALM, Blame.DOUBT: Sign.DOUBT, Blame.CARD: Sign.FAULT}

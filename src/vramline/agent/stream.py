@@ -106,7 +106,9 @@ class Streams:
                     self._keep_only(set(found))
                 await asyncio.sleep(self.rules.look_up_s)
         finally:
+            links = list(self._links.values())
             self._keep_only(set())
+            await asyncio.gather(*links, return_exceptions=True)
 
     def _keep_only(self, replicas: set[Replica]) -> None:
         for gone in self._links.keys() - replicas:
@@ -142,6 +144,7 @@ class Streams:
             server_hostname=replica.named.host,
             additional_headers={"Authorization": f"Bearer {_read_token(self.rules.token_file)}"},
             open_timeout=self.rules.open_s,
+            close_timeout=1.0,
             max_size=MAX_FRAME_BYTES,
             compression=None,
             proxy=None,

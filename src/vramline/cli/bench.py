@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from vramline.bench.agent import AgentFigures, AgentRun, measure_agent
 from vramline.bench.decide import DecideFigures, DecideReport, measure_decide
 from vramline.bench.estimate import EstimateReport, compare_runs
 from vramline.bench.manifests import ClusterShape
@@ -88,6 +89,43 @@ def estimate(
     """Errors of `vramline estimate` on measured runs of vLLM, part by part."""
     report = compare_runs(_measured_file(measured))
     print_data(report, output, table=lambda: _print_errors(report))
+
+
+@app.command(
+    epilog=examples(
+        "vramline bench agent --library /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
+        "vramline bench agent --library ./libnvidia-ml.so.1 --kubeconfig ~/.kube/config --node gpu-7 -o json",
+    )
+)
+def agent(
+    *,
+    library: Annotated[Path, typer.Option(metavar="PATH", help="NVML library whose cards are watched.")],
+    seconds: Annotated[int, typer.Option(help="How long to measure.", min=1, max=3_600)] = 30,
+    interval: Annotated[str, typer.Option(metavar="DURATION", help="From one look to the next.")] = "1s",
+    kubeconfig: Annotated[Path | None, typer.Option(help="Cluster to report to.", show_default=False)] = None,
+    node: Annotated[str, typer.Option(metavar="NAME", help="Node to report as.")] = "bench",
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """CPU time and memory of a running `vramline agent` that streams every sample."""
+    figures = measure_agent(
+        AgentRun(library=library, seconds=seconds, interval=interval, kubeconfig=kubeconfig, node=node)
+    )
+    print_data(figures, output, table=lambda: _print_agent(figures))
+
+
+def _print_agent(figures: AgentFigures) -> None:
+    columns = ["gpus", "seconds", "samples", "cpu", "rss", "peak rss", "threads", "longest gap"]
+    row = (
+        str(figures.gpus),
+        f"{figures.seconds:g}",
+        str(figures.samples),
+        f"{figures.cpu_percent:.2f} %",
+        f"{figures.rss_mib:.1f} MiB",
+        f"{figures.peak_rss_mib:.1f} MiB",
+        str(figures.threads),
+        f"{figures.longest_gap_s:.2f} s",
+    )
+    print_table(columns, [row], numbers=columns)
 
 
 def _measured_file(measured: Path | None) -> Path:

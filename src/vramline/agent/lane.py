@@ -5,9 +5,10 @@ import contextlib
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
-from vramline.errors import TransientError, VramlineError
+from vramline.errors import TransientError
 
 __all__ = ["Lane", "LateError"]
 
@@ -60,15 +61,26 @@ class Lane:
         while (item := self._calls.get()) is not None:
             call, future, loop = item
             result: Any = None
-            problem: BaseException | None = TransientError(f"the thread {self._name} broke down")
-            try:
+            with _Caught() as caught:
                 result = call()
-                problem = None
-            except (VramlineError, OSError) as error:
-                problem = error
-            finally:  # whatever it was, nobody waits for ever
-                with contextlib.suppress(RuntimeError):  # the loop is closed: the agent has stopped
-                    loop.call_soon_threadsafe(_deliver, future, result, problem)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the agent has stopped
+                loop.call_soon_threadsafe(_deliver, future, result, caught.problem)
+
+
+class _Caught:
+    """Keeps whatever is raised inside, for whoever waits for the call: nobody waits for ever."""
+
+    def __init__(self) -> None:
+        self.problem: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self.problem = error
+        return True
 
 
 def _deliver(future: "asyncio.Future[Any]", result: object, problem: BaseException | None) -> None:

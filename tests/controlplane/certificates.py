@@ -90,7 +90,7 @@ def _blank(
         .issuer_name(issuer)
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(minutes=5))
+        .not_valid_before(now - dt.timedelta(hours=2))
         .not_valid_after(now + _LIFETIME)
     )
 

@@ -6,8 +6,9 @@
     leading ──no renewal within `renew_deadline_s`, or somebody else's record──► following
 
 Whether a record has expired is judged by our own monotonic clock since we last saw it change; times inside
-the record come from other machines' clocks and are never compared. A term counts from the moment its write
-was *sent*, so that we stop believing in it before anybody else may take over.
+the record come from other machines' clocks and are never compared: a new version is a renewal even where such
+a clock stands still. A term counts from the moment its write was *sent*, so that we stop believing in it before
+anybody else may take over.
 
 A Lease is no fence: whoever acts as leader does so under a precondition that carries the epoch.
 """
@@ -201,7 +202,7 @@ def _look_at(state: Election, record: Record | None, now: Moment) -> tuple[Elect
         return _act(replace(state, seen=None, pending=None, term=None), now)
     if state.pending is not None and _is_same(record, state.pending):  # its answer was lost; it happened
         return _win(state, record, now), Rest()
-    changed = state.seen is None or not _is_same(record, state.seen)
+    changed = state.seen is None or record.version != state.seen.version or not _is_same(record, state.seen)
     term = state.term
     ours = term is not None and (record.holder, record.epoch) == (term.holder, term.epoch)
     state = replace(

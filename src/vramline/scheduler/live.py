@@ -18,6 +18,7 @@ from vramline.model.ledger import Reservation
 from vramline.model.node import Node, NodePool, NodeProblem, ProblemKind
 from vramline.model.pod import Pod, PodPhase
 from vramline.model.rules import Rules, rules_for
+from vramline.scheduler.clocks import PodMoments
 from vramline.scheduler.nominees import Nominees
 from vramline.scheduler.sightings import Sightings
 from vramline.units import Mib
@@ -72,6 +73,7 @@ class LiveState:
         self._promised_at: dict[str, float] = {}
         self._broken: dict[str, dict[str, str]] = {}
         self.nominees = Nominees(rules)
+        self._moments = PodMoments()
 
     # ── what a scheduler asks ────────────────────────────────────────────────────────────────────
 
@@ -169,7 +171,7 @@ class LiveState:
         self._versions[uid] = meta.resource_version or ""
         node = (document.spec.node_name if document.spec else None) or ""
         try:
-            self._pods[uid] = read_pod(document)
+            self._pods[uid] = self._moments.date(read_pod(document), now=self.now())
             self._unreadable.pop(uid, None)
         except RequestError as error:
             self._pods.pop(uid, None)
@@ -194,6 +196,7 @@ class LiveState:
         self._pods.pop(uid, None)
         self._versions.pop(uid, None)
         self._unreadable.pop(uid, None)
+        self._moments.forget(uid)
         self._missed_at[uid] = self.now()
         self.nominees.note(uid, None)
         self._move(uid, before, "")

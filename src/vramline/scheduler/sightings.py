@@ -7,12 +7,12 @@ it is young enough; then nobody's word does. Time is the receiver's: no other cl
 import math
 from collections.abc import Callable, Mapping
 
-import msgspec
 import numpy as np
 
 from vramline.model.columns import NEVER
 from vramline.model.fleet import Fleet
 from vramline.model.observation import Observation, ObservationSource
+from vramline.scheduler.clocks import ReportClock
 from vramline.wire.nodes import observations_in
 from vramline.wire.report_v1alpha1 import GpuReport, observe
 from vramline.wire.uuids import card_of
@@ -34,19 +34,12 @@ class Sightings:
         self._stream_max_age_s = stream_max_age_s
         self._told: dict[str, dict[str, Observation]] = {}
         """By node and card, the newest word of those that write down what they saw, now and then."""
-        self._dated: dict[str, tuple[float, float]] = {}
+        self._report_clock = ReportClock(max_age_s=max_age_s)
         self._swept_at = NEVER
 
     def date(self, report: GpuReport) -> GpuReport:
-        """Return a report as old as it is at least: one from the future was seen when it came first."""
-        told = report.observed_at
-        if told is None:
-            return report
-        before, at = self._dated.get(report.node, (None, 0.0))
-        if before != told:
-            at = min(told, self._clock())
-            self._dated[report.node] = told, at
-        return report if at == told else msgspec.structs.replace(report, observed_at=at)
+        """Return a report as old as it is at least, by our own clock."""
+        return self._report_clock.date(report, now=self._clock())
 
     def take_report(self, report: GpuReport) -> None:
         """Look at the cards through a report that `date` returned."""
@@ -92,7 +85,7 @@ class Sightings:
     def forget(self, node: str) -> None:
         """A node left, or its report was deleted."""
         self._told.pop(node, None)
-        self._dated.pop(node, None)
+        self._report_clock.forget(node)
 
     def _is_of(self, uuid: str, node: str) -> bool:
         gpu = self._fleet.gpu(uuid)

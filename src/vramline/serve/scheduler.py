@@ -20,6 +20,7 @@ from vramline.kube.target import Target
 from vramline.scheduler.agent_streams import AgentStreams
 from vramline.scheduler.app import MAX_BODY, build_app
 from vramline.scheduler.checks import Checks
+from vramline.scheduler.clocks import SteadyClock
 from vramline.scheduler.cluster import RealCluster
 from vramline.scheduler.commit import Committer
 from vramline.scheduler.eyes import Eyes
@@ -86,7 +87,7 @@ class SchedulerProcess:
         async with KubeClient(self.target, rng=rng) as client:
             live = LiveState(
                 rules_from(self.settings),
-                clock=time.time,
+                clock=SteadyClock(),
                 margin=self.settings.margin,
                 release_grace_s=self.settings.release_grace_s,
                 adopts_all=self.settings.adoption is Adoption.ALL,

@@ -78,6 +78,13 @@ def test_the_clock_of_the_holder_means_nothing(renewed_us: int) -> None:
     assert isinstance(then, Write)
 
 
+def test_a_renewal_counts_although_the_clock_of_the_holder_stands_still() -> None:
+    state, _ = step(Election(terms=TERMS), Read(OTHERS), at(100))
+    state, _ = step(state, Read(replace(OTHERS, version=8)), at(110))
+
+    assert step(state, Read(replace(OTHERS, version=8)), at(120))[1] == Rest()
+
+
 def test_a_released_lease_is_taken_at_once_in_a_new_epoch() -> None:
     _, action = step(Election(terms=TERMS), Read(replace(OTHERS, holder="")), at(100))
 

@@ -7,8 +7,8 @@
 
 Whether a record has expired is judged by our own monotonic clock since we last saw it change; times inside
 the record come from other machines' clocks and are never compared: a new version is a renewal even where such
-a clock stands still. A term counts from the moment its write was *sent*, so that we stop believing in it before
-anybody else may take over.
+a clock stands still. A term counts from the moment its write was *sent*, so that we stop believing in it
+before anybody else may take over.
 
 A Lease is no fence: whoever acts as leader does so under a precondition that carries the epoch.
 """

@@ -62,7 +62,7 @@ class _NodeClock:
         if window != self.window:
             self.window, self.least_before, self.least = window, self.least, distance
         self.least = min(self.least, distance)
-        self.told, self.at = told, told + min(self.least, self.least_before)
+        self.told, self.at = told, min(now, told + min(self.least, self.least_before))
         return self.at
 
 

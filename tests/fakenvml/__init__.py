@@ -176,5 +176,5 @@ def _compile(source: Path, target: Path, *options: str) -> None:
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         raise CompilerMissingError("no gcc or cc in PATH: the stand-in NVML library cannot be compiled")
-    flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    flags = ["-O2", "-Wall", "-Wextra", "-shared", "-fPIC"]
     subprocess.run([compiler, *flags, "-o", str(target), str(source), *options], check=True)

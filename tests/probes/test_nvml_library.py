@@ -81,3 +81,28 @@ def test_a_library_that_is_cut_off_is_not_loaded(root: Path, fake_nvml: FakeNvml
 
     assert f"{library} (cut off)" in done.stderr
     assert "ERROR_LIBRARY_NOT_FOUND" in done.stderr
+
+
+def test_a_card_that_hangs_keeps_no_process_from_ending(fake_nvml: FakeNvml) -> None:
+    fake_nvml.set(Card("GPU-1", hangs=["memory"]), Card("GPU-2", used=7))
+    read = (
+        "import sys; from pathlib import Path\n"
+        "from vramline.probes.nvidia import NvidiaProbe\n"
+        "from vramline.probes.options import ProbeOptions\n"
+        "probe = NvidiaProbe(ProbeOptions(library=Path(sys.argv[1])))\n"
+        "probe.open()\n"
+        "print([getattr(each.used, 'code', each.used) for each in probe.read()])\n"
+        "probe.close()\n"
+    )
+    command = [sys.executable, "-c", read, str(fake_nvml.library)]
+
+    done = subprocess.run(
+        command,
+        env=os.environ | fake_nvml.environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "['TIMEOUT', 7]\n", "")

@@ -29,7 +29,8 @@ test: check controlplane-if-possible  ## lint, types, import contracts, and the 
 test-cluster: $(STAMP) controlplane  ## the end-to-end tests alone, against a real control plane
 	@CONTROLPLANE_REQUIRED=1 $(BIN)/python -m pytest -q tests/e2e $(ARGS)
 
-soak: $(STAMP) controlplane  ## kill the scheduler twenty times at every point (ARGS for pytest)
+soak: $(STAMP) controlplane  ## 10,000 placements against the truth, and kill the scheduler twenty times at every point (ARGS for pytest)
+	@PLACEMENTS=10000 $(BIN)/python -m pytest -q -s tests/property/test_true_memory.py $(ARGS)
 	@CONTROLPLANE_REQUIRED=1 KILLS=20 $(BIN)/python -m pytest -q tests/e2e/test_kills.py $(ARGS)
 
 controlplane: $(STAMP)  ## build etcd, kube-apiserver, kube-scheduler and, for root, kubelet once, into a cache outside the tree

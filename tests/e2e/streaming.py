@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -114,7 +115,7 @@ class RunningAgent:
     async def _run(self) -> None:
         try:
             async with agent_at(self._url, **self._options) as agent:
-                self.agent = agent
+                agent.looked, self.agent = self.looked, agent
                 while not self._ends.is_set():
                     await self._tick(agent)
                     await asyncio.sleep(_SAMPLE_EVERY_S)
@@ -126,10 +127,9 @@ class RunningAgent:
         agent.cards = dict(self.cards)
         if not self.is_silent:
             await agent.sample()
-        agent.cards = {**self.cards, **self.looked}
         if agent.wakes > self.wakes:
             self.wakes = agent.wakes
-            patch = {"metadata": {"annotations": {keys.FREED: str(self.wakes)}}}
+            patch = {"metadata": {"annotations": {keys.FREED: str(time.time_ns())}}}
             headers = {"Content-Type": "application/merge-patch+json"}
             stamp = self._admin.patch(f"/api/v1/nodes/{self._node}", json=patch, headers=headers)
             stamp.raise_for_status()

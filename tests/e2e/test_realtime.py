@@ -1,7 +1,11 @@
 """The real-time check end to end: streams of agents, a real API server, a real kube-scheduler."""
 
+import os
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -9,8 +13,9 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from controlplane.kubernetes import gpu_node
 from controlplane.plane import ControlPlane
-from controlplane.processes import free_port, wait_until
+from controlplane.processes import Child, free_port, wait_until
 from controlplane.vramline import (
     VramlineProcess,
     add_gpu_node,
@@ -21,6 +26,7 @@ from controlplane.vramline import (
     run_scheduler,
 )
 from e2e.streaming import NAME, RunningAgent, agent_token, make_room_for_agents, running_agent, trust
+from fakenvml import Card, FakeNvml
 from scheduler.agent_clients import card
 
 TOTAL = 8_192
@@ -55,22 +61,28 @@ def agent(admin: httpx.Client, vramline: VramlineProcess, port: int) -> Iterator
     """The agent of n1, whose card is idle."""
     with running_agent(admin, port, "n1", card("GPU-n1-0", 0, TOTAL)) as running:
         wait_until(lambda: source_of(vramline) == "agent's stream", "a sample")
+        wait_until(lambda: card_of(vramline)["held_mib"] == 0, "the release of what tests before held")
         yield running
     admin.delete(PODS, params={"gracePeriodSeconds": 0}).raise_for_status()
 
 
-def card_of(vramline: VramlineProcess) -> dict[str, Any]:
+def card_of(vramline: VramlineProcess, uuid: str = "GPU-n1-0") -> dict[str, Any]:
     found: list[dict[str, Any]] = vramline.client.get("/api/v1/gpus").json()["gpus"]
-    return next(each for each in found if each["uuid"] == "GPU-n1-0")
+    return next((each for each in found if each["uuid"] == uuid), {"source": None})
 
 
 def source_of(vramline: VramlineProcess) -> str:
     return str(card_of(vramline)["source"])
 
 
-def create(admin: httpx.Client, name: str, **annotations: str) -> None:
-    pod = gpu_pod(name, 4_096)
-    pod["metadata"]["annotations"] |= annotations
+def create(admin: httpx.Client, name: str, mib: int = 4_096, *, node: str = "", mode: str = "") -> None:
+    pod = gpu_pod(name, mib)
+    if mode:
+        pod["metadata"]["annotations"]["vramline.io/realtime-check"] = mode
+    if node:
+        field = {"key": "metadata.name", "operator": "In", "values": [node]}
+        terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+        pod["spec"]["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     admin.post(PODS, json=pod).raise_for_status()
 
 
@@ -167,7 +179,7 @@ def test_the_other_modes_bind_it(
 ) -> None:
     agent.use("GPU-n1-0", 6_144)
     wait_until(lambda: card_of(vramline)["used_mib"] == 6_144, "the process on the card")
-    create(admin, mode, **{"vramline.io/realtime-check": mode})
+    create(admin, mode, mode=mode)
 
     wait_until(lambda: node_of(admin, mode) == "n1", "the pod to be bound")
 
@@ -224,3 +236,74 @@ def test_a_lie_of_one_heartbeat_is_corrected_by_the_next_and_caught_by_the_look(
     assert node_of(admin, "lied-to") == ""
     agent.looked.clear()
     wait_until(lambda: node_of(admin, "lied-to") == "n1", "the pod to be bound")
+
+
+# ── story 2 ──────────────────────────────────────────────────────────────────────────────────────────
+def test_memory_that_outlives_its_pod_is_held_until_it_is_seen_to_be_gone(
+    admin: httpx.Client, vramline: VramlineProcess, port: int
+) -> None:
+    add_gpu_node(admin, "n3", 32_600)
+    create(admin, "ends", 24_000)
+    wait_until(lambda: node_of(admin, "ends") == "n3", "the pod to be bound")
+    uid = admin.get(f"{PODS}/ends").json()["metadata"]["uid"]
+    held = card("GPU-n3-0", 24_000, 32_600)
+    held["processes"][0]["podUID"] = uid
+    with running_agent(admin, port, "n3", held) as agent:
+        admin.delete(f"{PODS}/ends", params={"gracePeriodSeconds": 0}).raise_for_status()
+        create(admin, "waits", 16_000)
+        wait_until(lambda: bool(notes_about(admin, "waits")), "the event")
+        wait_until(lambda: card_of(vramline, "GPU-n3-0")["source"] == "agent's stream", "a sample")
+
+        assert node_of(admin, "waits") == ""
+        assert card_of(vramline, "GPU-n3-0")["releasing_mib"] == 24_000
+        ended_at = time.monotonic()
+        agent.use("GPU-n3-0", 0)
+        wait_until(lambda: node_of(admin, "waits") == "n3", "the pod to be bound")
+        assert time.monotonic() - ended_at < 3.0
+    admin.delete("/api/v1/nodes/n3").raise_for_status()
+
+
+# ── with the agent itself ────────────────────────────────────────────────────────────────────────────
+def test_the_agent_sees_a_process_on_the_card_and_its_end_lets_the_pod_in(
+    plane: ControlPlane, admin: httpx.Client, vramline: VramlineProcess, port: int, tmp_path: Path
+) -> None:
+    admin.post("/api/v1/nodes", json=gpu_node("real", allocatable={"nvidia.com/gpu": "1"})).raise_for_status()
+    busy = Card("GPU-real-0", total=TOTAL, used=6_144, processes={os.getpid(): 6_144})
+    nvml = FakeNvml(tmp_path, busy)
+    with running_vramline_agent(plane, admin, nvml, port):
+        wait_until(lambda: card_of(vramline, "GPU-real-0")["source"] == "agent's stream", "a sample")
+        assert card_of(vramline, "GPU-real-0")["unmanaged_mib"] == 6_144
+        create(admin, "real-story-3", node="real")
+        wait_until(lambda: bool(notes_about(admin, "real-story-3")), "the event")
+        assert "short by 2,148 MiB" in notes_about(admin, "real-story-3")[0]
+
+        ended_at = time.monotonic()
+        nvml.set(Card("GPU-real-0", total=TOTAL, used=0))
+        wait_until(lambda: node_of(admin, "real-story-3") == "real", "the pod to be bound")
+        assert time.monotonic() - ended_at < 2.0
+
+        looks = vramline.client.get("/metrics").text
+        assert 'vramline_live_looks_total{result="answered"}' in looks
+    admin.delete("/api/v1/nodes/real").raise_for_status()
+
+
+@contextmanager
+def running_vramline_agent(
+    plane: ControlPlane, admin: httpx.Client, nvml: FakeNvml, port: int
+) -> Iterator[Child]:
+    """Run the real command on stand-in cards, with a token as its pod would have it."""
+    token, bundle = plane.folder / "agent.token", plane.folder / "agent-ca.crt"
+    token.write_text(agent_token(admin, "real"))
+    bundle.write_text(
+        admin.get("/api/v1/namespaces/vramline-agent/configmaps/vramline-ca").json()["data"]["ca.crt"]
+    )
+    arguments = [sys.executable, "-m", "vramline", "agent", "--node", "real", "--interval", "500ms"]
+    arguments += ["--scheduler", f"127.0.0.1:{port}", "--library", str(nvml.library)]
+    arguments += ["--token-file", str(token), "--ca-file", str(bundle)]
+    arguments += ["--kubeconfig", str(plane.folder / "admin.kubeconfig"), "--metrics-listen", "127.0.0.1:0"]
+    env = {"VRAMLINE_LOG_FORMAT": "json", "PATH": os.environ["PATH"], **nvml.environment()}
+    child = Child("agent", arguments, plane.folder / "agent.log", env)
+    try:
+        yield child
+    finally:
+        child.stop()

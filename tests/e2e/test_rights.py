@@ -14,23 +14,29 @@ import httpx
 import pytest
 import yaml
 
-from controlplane.kubernetes import wait_for_pod
+from controlplane.kubernetes import gpu_node, wait_for_pod
 from controlplane.plane import ControlPlane
 from controlplane.processes import free_port, wait_until
-from controlplane.vramline import VramlineProcess, add_gpu_node, report_cards, run_scheduler
+from controlplane.vramline import VramlineProcess, report_cards, run_scheduler
 from e2e.admission_world import create_namespace, pods_of
+from e2e.streaming import running_agent
 from e2e.test_install import RBAC, SCHEDULER, as_list, kubectl
 from e2e.test_whole import AGENT, REPORTS, reviews_are_answered
 from faultproxy.faults import Asked, Refuse
 from faultproxy.proxy import FaultProxy, fault_proxy
 from install.rendered import Object, find_object, pod_specs, rendered
 from install.test_roles import BUILT_IN, Right, rights_of
+from scheduler.agent_clients import card
 
 NAMESPACE = "vramline-system"
 BESIDE = "kube-scheduler-beside"
 """The user that kube-scheduler is here; in the cluster both programs share an account."""
-OBJECTS = rendered()
-ROLES = [each for each in OBJECTS if each["kind"] in {"Role", "ClusterRole"}]
+OBJECTS = rendered("--with-agent")
+ROLES = [
+    each
+    for each in OBJECTS
+    if each["kind"] in {"Role", "ClusterRole"} and each["metadata"]["name"] == "vramline-scheduler"
+]
 RIGHTS = [right for role in ROLES for right in rights_of(role)]
 LEDGER = "/apis/vramline.io/v1alpha1/gpuledgers/sliced"
 TOTAL, ASK = 32_600, 8_000
@@ -72,7 +78,7 @@ def call_of(asked: Asked) -> Call:
 def allows(right: Right, call: Call) -> bool:
     """Whether a right of a role is one to make this call."""
     _, place, kind, name, verb = right
-    is_there = place == "cluster" or call.namespace == NAMESPACE
+    is_there = place == "cluster" or call.namespace == (NAMESPACE if place == "own namespace" else place)
     return is_there and (kind, verb) == (call.kind, call.verb) and name in ("", call.name)
 
 
@@ -175,14 +181,15 @@ def admin(plane: ControlPlane) -> Iterator[httpx.Client]:
 @pytest.fixture(scope="module")
 def notes(plane: ControlPlane, admin: httpx.Client) -> Notes:
     """Run both programs through everything, stop them, and return what they asked for."""
-    port = free_port()
+    port, agents = free_port(), free_port()
     install(plane, admin, f"https://127.0.0.1:{port}/webhook")
     plane.issue_user("own", SCHEDULER)
     plane.issue_user("beside", BESIDE)
     container = next(
         each for each in pod_specs(OBJECTS)["vramline-scheduler"]["containers"] if each["name"] == "vramline"
     )
-    shipped = [word for word in container["args"][1:] if not word.startswith(("--config", "--webhook-li"))]
+    here = ("--config", "--webhook-li", "--agent-li")
+    shipped = [word for word in container["args"][1:] if not word.startswith(here)]
     with ExitStack() as running:
         own = running.enter_context(fault_proxy(plane, "own"))
         beside = running.enter_context(fault_proxy(plane, "beside"))
@@ -193,7 +200,11 @@ def notes(plane: ControlPlane, admin: httpx.Client) -> Notes:
                 plane,
                 kubeconfig=own.kubeconfig,
                 leads=False,
-                options=[*shipped, "--webhook-listen", f"127.0.0.1:{port}"],
+                options=[
+                    *shipped,
+                    *("--webhook-listen", f"127.0.0.1:{port}"),
+                    *("--agent-listen", f"127.0.0.1:{agents}"),
+                ],
                 env={"VRAMLINE_RELEASE_GRACE": "1s", "POD_NAME": socket.gethostname()},
             )
         )
@@ -202,6 +213,8 @@ def notes(plane: ControlPlane, admin: httpx.Client) -> Notes:
             wait_until(vramline.leads, "Vramline to lead beside kube-scheduler", children=(vramline.child,))
             wait_until(lambda: reviews_are_answered(admin), "the webhook", children=(vramline.child,))
             use_everything(plane, admin, own)
+            with running_agent(admin, agents, "sliced", card("GPU-sliced-0", 0, TOTAL)):
+                wait_until(lambda: own.count("POST", "/tokenreviews") > 0, "the review of a token")
         except TimeoutError as error:
             pytest.fail(f"{error}\nforbidden until then:\n{in_lines(forbidden(own.asked))}")
         built_in = [right for name in BUILT_IN for right in rights_of(admin_role(admin, name))]
@@ -213,7 +226,8 @@ def install(plane: ControlPlane, admin: httpx.Client, url: str) -> None:
     objects = [
         each
         for each in OBJECTS
-        if each["kind"] != "Deployment" and each.get("roleRef", {}).get("name") not in BUILT_IN
+        if each["kind"] not in {"Deployment", "DaemonSet"}
+        and each.get("roleRef", {}).get("name") not in BUILT_IN
     ]
     for webhook in find_object(objects, "MutatingWebhookConfiguration", "vramline")["webhooks"]:
         webhook["clientConfig"] = {"url": url}
@@ -252,7 +266,9 @@ def use_everything(plane: ControlPlane, admin: httpx.Client, proxy: FaultProxy) 
     with plane.client() as agent:
         agent.headers.update(AGENT)
         wait_until(lambda: agent.get(REPORTS).is_success, "the kind GpuReport")
-        add_gpu_node(agent, "sliced", TOTAL, advertised=100)
+        node = gpu_node("sliced", allocatable={"nvidia.com/gpu": "100"})
+        admin.post("/api/v1/nodes", json=node).raise_for_status()
+        report_cards(agent, "sliced", [{"totalMiB": TOTAL, "usedMiB": 0, "processes": []}])
         place(admin, "first")
         place(admin, "second")
         proxy.add(Refuse(409, reason="Conflict"), method="POST", path="/pods/late/binding$")

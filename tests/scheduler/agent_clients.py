@@ -29,6 +29,8 @@ class StandInAgent:
 
     connection: ClientConnection
     cards: dict[str, dict[str, Any]] = field(default_factory=dict)
+    looked: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What looks show, where that is something else than samples do."""
     answers: bool = True
     looked_at: list[tuple[str, ...]] = field(default_factory=list)
     wakes: int = 0
@@ -51,7 +53,8 @@ class StandInAgent:
                     case LookRequest(id=number, gpus=gpus):
                         self.looked_at.append(gpus)
                         if self.answers:
-                            status = {"gpus": [self.cards[uuid] for uuid in gpus if uuid in self.cards]}
+                            shown = self.cards | self.looked
+                            status = {"gpus": [shown[uuid] for uuid in gpus if uuid in shown]}
                             await self.send({"kind": "look", "id": number, "ageMs": 0, "status": status})
                     case Wake():
                         self.wakes += 1

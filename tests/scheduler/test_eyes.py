@@ -146,7 +146,7 @@ async def test_a_silent_stream_is_not_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "bound", "looks"), [("strict", False, 2), ("warning", True, 2), ("disabled", True, 0)]
+    ("mode", "bound", "looks"), [("strict", False, 2), ("warning", True, 3), ("disabled", True, 0)]
 )
 async def test_each_mode_does_with_the_look_what_it_says(mode: str, bound: bool, looks: int) -> None:
     world = World(**{keys.REALTIME_CHECK: mode})

@@ -8,6 +8,7 @@ import pytest
 from kubernetes_builders import node_object, report
 from vramline.decide.engine import decide
 from vramline.model.ask import Ask, MibSize
+from vramline.model.claim import Claim
 from vramline.model.observation import ObservationSource
 from vramline.model.rules import Rules
 from vramline.scheduler.live import LiveState
@@ -191,6 +192,39 @@ def test_samples_that_say_the_same_change_nothing_but_the_age(world: World) -> N
 
     assert world.live.fleet.generation == generation
     assert world.age() == 0.0
+
+
+def test_a_look_between_two_equal_samples_is_not_taken_for_them(world: World) -> None:
+    world.sample(1_000)
+    world.sample(1_000, uuid="GPU-elsewhere")
+    world.now += 1.0
+    world.sample(6_000)
+    world.now += 1.0
+    world.sample(1_000)
+
+    assert world.free() == TOTAL - 100 - 1_000
+
+
+def test_how_busy_a_card_is_is_new_with_every_sample(world: World) -> None:
+    world.sample(1_000, utilizationPercent=10)
+    world.now += 1.0
+    world.sample(1_000, utilizationPercent=90)
+
+    seen = world.live.fleet.observation(CARD)
+    assert seen is not None
+    assert seen.utilization_percent == 90
+    assert world.live.fleet.columns.utilization[0] == 90.0
+
+
+def test_a_pod_that_started_between_two_equal_samples_is_counted_anew(world: World) -> None:
+    world.sample(1_000, processes=None)
+    claim = Claim(pod_uid="u", pod="ns/p", gpu=CARD, mib=Mib(500), started_at=world.now + 0.5)
+    world.live.fleet.adopt([claim])
+    assert world.free() == TOTAL - 100 - 500 - 1_000
+    world.now += 1.0
+    world.sample(1_000, processes=None)
+
+    assert world.free() == TOTAL - 100 - 500 - 500
 
 
 def test_a_node_that_left_is_not_looked_for(world: World) -> None:

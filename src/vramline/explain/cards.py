@@ -6,6 +6,7 @@ import msgspec
 
 from vramline.errors import InvariantError
 from vramline.explain.figures import Basis, Figures, age_at, figures_at, is_fresh
+from vramline.explain.ghosts import ghosts_on, say_ghost, say_strangers
 from vramline.explain.text import clip, seconds
 from vramline.model.claim import Claim, ClaimState
 from vramline.model.fleet import Fleet
@@ -110,8 +111,14 @@ def card_state(
     figures = figures_at(fleet, row, observed=is_fresh(fleet, row, now=now, max_age_s=max_age_s))
     claims = fleet.ledger.of_card(uuid)
     notes = [*_notes_of_card(fleet, gpu), *_notes_of_figures(figures, age_s), *_notes_of_claims(claims, seen)]
+    ghosts = ghosts_on(fleet, uuid, now=now, max_age_s=max_age_s)
+    notes += map(say_ghost, ghosts)
     if grace_s is not None:
-        notes += _notes_of_ghosts(claims, ended_before=now - grace_s, now=now)
+        shown = {ghost.pod for ghost in ghosts}
+        hidden = tuple(claim for claim in claims if claim.pod not in shown)
+        notes += _notes_of_ghosts(hidden, ended_before=now - grace_s, now=now)
+    if seen is not None and figures.basis == "observed":
+        notes += say_strangers(claims, seen)
     return CardState(
         node=gpu.node,
         uuid=uuid,

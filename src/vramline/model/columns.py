@@ -7,6 +7,7 @@ is a copy of what `law.take_account` said; nothing is computed here a second tim
 Rules read the arrays through `GpuColumns.<name>`, which are views cut to the rows in use.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -212,7 +213,19 @@ class GpuColumns:
 
     def is_fresh(self, row: int, *, now: float, max_age_s: float) -> bool:
         """The same for one row."""
-        return bool(self.observed_at[row] >= now - max_age_s and self.void_at[row] > now)
+        arrays = self._arrays
+        return bool(arrays["observed_at"][row] >= now - max_age_s and arrays["void_at"][row] > now)
+
+    def write_times(
+        self, number: int, *, at: float, void_at: float, utilization: Mapping[str, int | Unknown]
+    ) -> None:
+        """Say of every card of a block that it was seen again, with its memory as it was."""
+        block = self.blocks[number]
+        rows = slice(block.start, block.start + block.width)
+        self._arrays["observed_at"][rows] = at
+        self._arrays["void_at"][rows] = void_at
+        busy = (utilization[gpu.uuid] for gpu in block.gpus)
+        self._arrays["utilization"][rows] = [np.nan if isinstance(each, Unknown) else each for each in busy]
 
     def per_block(self, mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
         """Count the rows of each block where `mask` holds."""

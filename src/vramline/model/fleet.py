@@ -5,7 +5,7 @@ and `reserve` there is no await, so that what was decided is still true when it 
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -257,6 +257,36 @@ class Fleet:
             return
         self.generation += 1
         self._refresh(uuid)
+
+    def see_again(
+        self, name: str, *, at: float, void_at: float, utilization: Mapping[str, int | Unknown]
+    ) -> bool:
+        """All cards of a node were seen again, and their memory as it was; when, and how busy, is new.
+
+        False: it is not that simple, because something else has to be counted anew. Nothing has changed then.
+        """
+        place = self._places[name]
+        if place.block is None:
+            return False
+        renewed = {}
+        for gpu in place.node.gpus:
+            known = self._observations.get(gpu.uuid)
+            if known is None or not known.at <= at < known.void_at < math.inf:
+                return False
+            if any(c.ran_before(known.at) != c.ran_before(at) for c in self.ledger.of_card(gpu.uuid)):
+                return False
+            renewed[gpu.uuid] = Observation(
+                at=at,
+                used=known.used,
+                processes=known.processes,
+                utilization_percent=utilization[gpu.uuid],
+                temperature_c=known.temperature_c,
+                source=known.source,
+                void_at=void_at,
+            )
+        self._observations.update(renewed)
+        self.columns.write_times(place.block, at=at, void_at=void_at, utilization=utilization)
+        return True
 
     # ── claims ───────────────────────────────────────────────────────────────────────────────────
 

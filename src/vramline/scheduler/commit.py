@@ -40,8 +40,8 @@ from vramline.wire.pods import read_pod
 
 __all__ = ["Committer"]
 
-_LOOKS = 3
-"""How often other cards are looked at, because those chosen first turned out to be taken."""
+_LOOKS = 4
+"""How often cards are looked at, because those chosen before turned out to be taken."""
 
 _PLANS = 3
 """How often a bind is planned anew after somebody else wrote first."""
@@ -74,8 +74,8 @@ class Committer:
         """Claim cards of `node` for a pod and bind it, or say why not: both are stored, or the claim goes."""
         lost = Lost("", retry=True)
         for _ in range(_PLANS):
-            await self._prepare(pod_uid, node)
-            refusal = self._refusal(pod_uid, node)
+            unsteady = await self._prepare(pod_uid, node)
+            refusal = self._refusal(pod_uid, node) or unsteady
             if refusal:
                 return BindOutcome(refusal)
             pod = self._live.pods[pod_uid]
@@ -122,35 +122,51 @@ class Committer:
         for pod in self._live.promises_not_kept():
             await self._take_back(pod)
 
-    async def _prepare(self, pod_uid: str, node: str) -> None:
-        """Take back an earlier promise to the pod, and look at the cards that it would get.
+    async def _prepare(self, pod_uid: str, node: str) -> str:
+        """Take back an earlier promise to the pod, and look at the cards it would get; say what is wrong.
 
         Others may act meanwhile, so everything is judged anew afterwards; from then on nothing is awaited
         until the cards are held.
         """
         if self._refusal(pod_uid, node):
-            return
+            return ""
         if self._live.nodes_promised_to(pod_uid):
             await self._take_back(self._live.pods[pod_uid])
         if self._eyes.can_look(node):
-            await self._look_ahead(pod_uid, node)
+            return await self._look_ahead(pod_uid, node)
+        return ""
 
-    async def _look_ahead(self, pod_uid: str, node: str) -> None:
-        """Have the node's agent look at the cards that the pod would get, until it would get no others."""
+    async def _look_ahead(self, pod_uid: str, node: str) -> str:
+        """Have the node's agent look at the cards that the pod would get, until one look shows them all."""
         looked: set[str] = set()
         for _ in range(_LOOKS):
             if self._refusal(pod_uid, node):
-                return
+                return ""
             pod = self._live.pods[pod_uid]
             decision = self._decide_on(pod, self._live.view_of(node, pod))
             if decision.placement is None or decision.mode is RealtimeMode.DISABLED:
-                return
+                return ""
             chosen = {share.uuid for share in decision.placement.gpus}
-            if looked and not chosen <= looked:
+            if chosen <= looked:
+                return ""
+            if looked:
                 self._eyes.checks.other_cards(decision.mode)
-            if chosen <= looked or not await self._eyes.look(node, chosen - looked):
-                return
-            looked |= chosen
+            if not await self._eyes.look(node, chosen):
+                return ""
+            looked = chosen
+        return self._still_changing(pod_uid, node, looked)
+
+    def _still_changing(self, pod_uid: str, node: str, looked: set[str]) -> str:
+        """Say that the cards of a node change faster than they can be looked at, if they do."""
+        if self._refusal(pod_uid, node):
+            return ""
+        pod = self._live.pods[pod_uid]
+        decision = self._decide_on(pod, self._live.view_of(node, pod))
+        if decision.placement is None or decision.mode is not RealtimeMode.STRICT:
+            return ""
+        if {share.uuid for share in decision.placement.gpus} <= looked:
+            return ""
+        return f"memory on {node} changes faster than it can be looked at; {pod.key} is tried again"
 
     def _refusal(self, pod_uid: str, node: str) -> str:
         pod = self._live.pods.get(pod_uid)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from vramline.explain.cards import card_state
+from vramline.explain.ghosts import ghosts_on
 from vramline.model.claim import Claim
 from vramline.model.cluster import Cluster
 from vramline.model.observation import Observation, Unknown
@@ -73,6 +74,12 @@ def _used_by(claim: Claim, seen: Observation | None) -> int | None:
     return None if any(isinstance(used, Unknown) for used in own) else sum(map(int, own))  # type: ignore[arg-type]  # no Unknown is left
 
 
+def _ghosts(cluster: Cluster, uuid: str) -> int:
+    """Return what processes of pods that ended still hold."""
+    ghosts = ghosts_on(cluster.fleet, uuid, now=cluster.now(), max_age_s=cluster.rules_for(None).max_age_s)
+    return sum(ghost.mib or 0 for ghost in ghosts)
+
+
 def _drift(cluster: Cluster, uuid: str) -> int:
     """Return by how much the books promise more than the card holds."""
     account = cluster.fleet.account(uuid)
@@ -91,6 +98,7 @@ def _card(cluster: Cluster, uuid: str) -> Iterator[Sample]:
         "unmanaged": card.unmanaged_mib,
         "used": card.used_mib,
         "free": card.free_mib,
+        "ghost": _ghosts(cluster, uuid) if card.basis == "observed" else None,
         "drift": _drift(cluster, uuid) if card.basis == "observed" else None,
     }
     for part, mib in parts.items():

@@ -11,10 +11,11 @@ import numpy as np
 
 from vramline.model.columns import NEVER
 from vramline.model.fleet import Fleet
-from vramline.model.observation import Observation, ObservationSource
+from vramline.model.gpu import PhysicalGpu
+from vramline.model.observation import NOT_REPORTED, Observation, ObservationSource, Unknown
 from vramline.scheduler.clocks import ReportClock
 from vramline.wire.nodes import observations_in
-from vramline.wire.report_v1alpha1 import GpuReport, observe
+from vramline.wire.report_v1alpha1 import GpuReport, ReportedGpu, observe
 from vramline.wire.uuids import card_of
 
 __all__ = ["Sightings"]
@@ -35,6 +36,8 @@ class Sightings:
         self._told: dict[str, dict[str, Observation]] = {}
         """By node and card, the newest word of those that write down what they saw, now and then."""
         self._report_clock = ReportClock(max_age_s=max_age_s)
+        self._samples: dict[str, tuple[tuple[ReportedGpu, ...], tuple[PhysicalGpu, ...]]] = {}
+        """By node, the newest sample if it shows all cards, and the cards that the node had then."""
         self._swept_at = NEVER
 
     def date(self, report: GpuReport) -> GpuReport:
@@ -63,12 +66,17 @@ class Sightings:
         if at is None:
             return 0
         void_at = at + self._stream_max_age_s
+        if self._is_the_same(sample):
+            busy = {gpu.uuid or "": _busy(gpu) for gpu in sample.gpus or ()}
+            if self._fleet.see_again(sample.node, at=at, void_at=void_at, utilization=busy):
+                return 0
         for gpu in sample.gpus or ():
             uuid = card_of(gpu.uuid or "")
             if self._is_of(uuid, sample.node):
                 self._observe(uuid, observe(gpu, at, source=source, void_at=void_at))
             else:
                 strangers += 1
+        self._remember(sample)
         return strangers
 
     def expire(self) -> None:
@@ -86,6 +94,26 @@ class Sightings:
         """A node left, or its report was deleted."""
         self._told.pop(node, None)
         self._report_clock.forget(node)
+        self._samples.pop(node, None)
+
+    def _is_the_same(self, sample: GpuReport) -> bool:
+        """Whether a sample shows all cards of its node, with their memory as the one before it did."""
+        before, cards = self._samples.get(sample.node, ((), ()))
+        node, gpus = self._fleet.node(sample.node), sample.gpus or ()
+        if node is None or not gpus or cards is not node.gpus or len(before) != len(gpus):
+            return False
+        return all(
+            one.uuid == other.uuid and one.used_mib == other.used_mib and one.processes == other.processes
+            for one, other in zip(before, gpus, strict=True)
+        )
+
+    def _remember(self, sample: GpuReport) -> None:
+        """Keep a sample to compare the next one with, if it shows all cards of its node and no others."""
+        node, gpus = self._fleet.node(sample.node), sample.gpus or ()
+        if node is not None and {gpu.uuid for gpu in gpus} == {gpu.uuid for gpu in node.gpus}:
+            self._samples[sample.node] = gpus, node.gpus
+        else:
+            self._samples.pop(sample.node, None)
 
     def _is_of(self, uuid: str, node: str) -> bool:
         gpu = self._fleet.gpu(uuid)
@@ -99,3 +127,7 @@ class Sightings:
         fleet.observe(uuid, observation)
         if fleet.generation != generation and (not was_fresh or columns.free_observed[row] > before):
             self.freed.add(columns.card(row).node)
+
+
+def _busy(gpu: ReportedGpu) -> int | Unknown:
+    return NOT_REPORTED if gpu.utilization_percent is None else gpu.utilization_percent

@@ -6,12 +6,13 @@ kube-scheduler itself writes the condition PodScheduled with the same reason; no
 
 from collections.abc import Callable
 
+from vramline.explain.ghosts import Ghost, say_ghost
 from vramline.explain.history import DecisionRecord, History, PodOutcome
 from vramline.kube.client import KubeClient
 from vramline.kube.events import Journal, Notice, Recorder, Regarding, Reporter, Severity
 from vramline.wire.keys import GROUP
 
-__all__ = ["TellingHistory", "notice_of", "open_recorder"]
+__all__ = ["TellingHistory", "notice_of", "notice_of_ghost", "open_recorder"]
 
 _LIFE_S = 3600.0
 """API servers keep an event for an hour; the same reason is news again after that."""
@@ -46,6 +47,17 @@ def notice_of(record: DecisionRecord) -> Notice | None:
         reason=reason,
         action=_ACTION,
         note=record.explanation.message,
+        severity=Severity.WARNING,
+    )
+
+
+def notice_of_ghost(ghost: Ghost) -> Notice:
+    """Say on its Node that a pod is gone and its memory is not."""
+    return Notice(
+        regarding=Regarding(kind="Node", name=ghost.node, uid=ghost.node),
+        reason="GhostMemory",
+        action="Releasing",
+        note=f"GPU {ghost.gpu}: {say_ghost(ghost)}",
         severity=Severity.WARNING,
     )
 

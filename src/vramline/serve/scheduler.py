@@ -12,8 +12,10 @@ from dataclasses import dataclass
 import structlog
 import uvicorn
 
+from vramline.explain.ghosts import find_ghosts
 from vramline.explain.history import History
 from vramline.kube.client import KubeClient
+from vramline.kube.events import Recorder
 from vramline.kube.lease import Callbacks, Elector, Terms
 from vramline.kube.objects import ObjectKey
 from vramline.kube.target import Target
@@ -33,7 +35,7 @@ from vramline.serve.agents import run_agent_listener
 from vramline.serve.feeds import Feeds
 from vramline.serve.following import Follower
 from vramline.serve.identity import keep_identity
-from vramline.serve.notices import TellingHistory, open_recorder
+from vramline.serve.notices import TellingHistory, notice_of_ghost, open_recorder
 from vramline.serve.quick_http import quick_protocol
 from vramline.serve.server import QuietServer
 from vramline.serve.webhook import run_webhook
@@ -116,7 +118,7 @@ class SchedulerProcess:
             )
             async with asyncio.TaskGroup() as tasks:
                 following = tasks.create_task(feeds.run())
-                reaping = tasks.create_task(_reap(committer, feeds))
+                reaping = tasks.create_task(_reap(committer, live, feeds, recorder))
                 preempting = tasks.create_task(preempter.run())
                 leading = tasks.create_task(self._lead(client, elector, feeds, stop))
                 serving = tasks.create_task(server.serve(sockets=[self.listener]))
@@ -211,10 +213,14 @@ async def _expire_sightings(live: LiveState, stop: asyncio.Event) -> None:
         await asyncio.sleep(_EXPIRE_EVERY_S)
 
 
-async def _reap(committer: Committer, feeds: Feeds) -> None:
-    """Let go of what is over, once a second, as soon as everything is known."""
+async def _reap(committer: Committer, live: LiveState, feeds: Feeds, recorder: Recorder) -> None:
+    """Let go of what is over, once a second, as soon as everything is known; name what should be over."""
     await feeds.synced.wait()
     _spare_the_collector()
     while True:
         await committer.reap()
+        if committer.leads():
+            grace_s, max_age_s = live.release_grace_s, live.rules.max_age_s
+            for ghost in find_ghosts(live.fleet, now=live.now(), max_age_s=max_age_s, after_s=grace_s):
+                recorder.record(notice_of_ghost(ghost))
         await asyncio.sleep(_REAP_EVERY_S)

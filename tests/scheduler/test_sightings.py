@@ -194,6 +194,16 @@ def test_samples_that_say_the_same_change_nothing_but_the_age(world: World) -> N
     assert world.age() == 0.0
 
 
+def test_a_picture_of_a_node_is_as_young_as_its_newest_sample(world: World) -> None:
+    world.sample(1_000)
+    world.live.fleet.only("n1")
+    for _ in range(6):
+        world.now += 1.0
+        world.sample(1_000)
+
+    assert world.live.fleet.only("n1").columns.is_fresh(0, now=world.now, max_age_s=90.0)
+
+
 def test_a_look_between_two_equal_samples_is_not_taken_for_them(world: World) -> None:
     world.sample(1_000)
     world.sample(1_000, uuid="GPU-elsewhere")

@@ -254,6 +254,7 @@ class Fleet:
         row = self.columns.row_of.get(uuid)
         if row is not None and known is not None and self._goes_on(uuid, known, observation):
             self.columns.write_observation(row, self.columns.card(row), observation)
+            self._picture = None  # nothing that counts has changed, but a picture would grow old
             return
         self.generation += 1
         self._refresh(uuid)
@@ -285,6 +286,7 @@ class Fleet:
                 void_at=void_at,
             )
         self._observations.update(renewed)
+        self._picture = None
         self.columns.write_times(place.block, at=at, void_at=void_at, utilization=utilization)
         return True
 

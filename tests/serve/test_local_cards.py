@@ -18,6 +18,7 @@ LIBRARY = Path("usr/lib", f"{platform.machine()}-linux-gnu", "libnvidia-ml.so.1"
 def root(fake_nvml: FakeNvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with NVIDIA's driver."""
     monkeypatch.setenv("FAKENVML_STATE", str(fake_nvml.state))
+    monkeypatch.setenv("PATH", str(tmp_path))  # whoever runs this may have an nvidia-smi
     root = tmp_path / "machine"
     (root / "dev").mkdir(parents=True)
     (root / "dev/nvidiactl").touch()

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,6 +49,7 @@ class NodeWorld:
     """Which cards were looked at, in order."""
     look_answers: bool = True
     now: float = 100.0
+    starts: Counter[str] = field(default_factory=Counter)
 
     def sources(self) -> NodeSources:
         return NodeSources(
@@ -57,6 +59,7 @@ class NodeWorld:
             ledger=self._ledger,
             held_devices=self._held,
             clock=lambda: self.now,
+            starts=self.starts,
         )
 
     def _newest(self) -> GpuReport | None:

@@ -35,19 +35,26 @@ def test_a_card_with_room_lets_the_container_start() -> None:
 
     assert ask(world) == ("", [])
     assert world.looks == [{"GPU-a"}]
+    assert world.starts == {"agreed": 1}
 
 
 def test_strict_refuses_what_the_card_cannot_hold() -> None:
-    refusal, events = ask(world_of(cards=FULL))
+    world = world_of(cards=FULL)
+
+    refusal, events = ask(world)
 
     assert refusal.startswith("GPU-a lacks 12,000 MiB of the 16,000 promised to ml/a: usable 24,000 − held")
     assert events == ["start.refused"]
+    assert world.starts == {"refused": 1}
 
 
 def test_warning_says_so_and_agrees() -> None:
     lax = (claim("ml/a", 16_000, mode=RealtimeMode.WARNING),)
 
-    assert ask(world_of(cards=FULL, claims=lax)) == ("", ["start.short"])
+    world = world_of(cards=FULL, claims=lax)
+
+    assert ask(world) == ("", ["start.short"])
+    assert world.starts == {"short": 1}
 
 
 def test_disabled_does_not_look() -> None:

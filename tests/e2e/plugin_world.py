@@ -4,6 +4,7 @@ import asyncio
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,7 +30,18 @@ from vramline.settings import Settings
 from vramline.wire.admission import AdmissionOptions, Admitted, Backend, plan_admission
 from vramline.wire.report_v1alpha1 import GpuReport, ReportedGpu, ReportedProcess
 
-__all__ = ["PODS", "SLOT", "Cards", "PluginWorld", "admitted", "plugin_world"]
+__all__ = [
+    "PODS",
+    "SLOT",
+    "Cards",
+    "PluginWorld",
+    "SlotNode",
+    "admitted",
+    "container_of",
+    "plugin_world",
+    "start_schedulers",
+    "waiting_for",
+]
 
 PODS = "/api/v1/namespaces/default/pods"
 SLOT = "vramline.io/gpu"
@@ -67,13 +79,11 @@ def _idle(uuid: str) -> ReportedGpu:
 
 
 @dataclass(frozen=True)
-class PluginWorld:
-    """All of it, running."""
+class SlotNode:
+    """A node that offers slots, as its kubelet and the API server tell of them."""
 
     admin: httpx.Client
     node: RealNode
-    cards: Cards
-    options: PluginOptions
 
     def resources(self) -> tuple[int, int]:
         """Slots that the node has, and that it may hand out."""
@@ -86,14 +96,6 @@ class PluginWorld:
             f"{allocatable} of {capacity} slots",
             seconds=30,
         )
-
-    def wait_for_registration(self) -> None:
-        """Wait until the plugin has a socket in the folder that kubelet has wiped."""
-        wait_until(lambda: any(self.options.folder.glob("vramline-gpu-*.sock")), "the plugin's socket")
-
-    def report_again(self) -> None:
-        """Write the agent's report with the time of now."""
-        report_cards(self.admin, self.node.name, [{"totalMiB": TOTAL, "usedMiB": 0, "processes": []}] * 2)
 
     def create(self, pod: dict[str, Any]) -> None:
         self.admin.post(PODS, json=pod).raise_for_status()
@@ -110,6 +112,22 @@ class PluginWorld:
         ]
         return {claim["pod"]: gpu for gpu, on_card in claims.items() for claim in on_card}
 
+
+@dataclass(frozen=True)
+class PluginWorld(SlotNode):
+    """All of it, running."""
+
+    cards: Cards
+    options: PluginOptions
+
+    def wait_for_registration(self) -> None:
+        """Wait until the plugin has a socket in the folder that kubelet has wiped."""
+        wait_until(lambda: any(self.options.folder.glob("vramline-gpu-*.sock")), "the plugin's socket")
+
+    def report_again(self) -> None:
+        """Write the agent's report with the time of now."""
+        report_cards(self.admin, self.node.name, [{"totalMiB": TOTAL, "usedMiB": 0, "processes": []}] * 2)
+
     def promised_after_a_look(self) -> dict[str, str]:
         """Let the agent report once more, then read the ledger."""
         self.report_again()
@@ -125,13 +143,33 @@ def admitted(name: str, mib: int, script: str = "", **annotations: str) -> dict[
     return apply_patch(pod, plan.patch)
 
 
+def waiting_for(pod: dict[str, Any]) -> tuple[str, str]:
+    """Why the container of a pod waits: kubelet's word for it, and the text."""
+    [status] = pod["status"].get("containerStatuses") or [{"state": {}}]
+    waiting = status["state"].get("waiting") or {}
+    return waiting.get("reason", ""), waiting.get("message", "")
+
+
+def container_of(pod: dict[str, Any]) -> tuple[str, int]:
+    """Tell a pod's container from any that comes after it: its id, and how often it was started again."""
+    [status] = pod["status"]["containerStatuses"]
+    return status["containerID"], status["restartCount"]
+
+
 @contextmanager
-def plugin_world(plane: ControlPlane, programs: Programs) -> Iterator[PluginWorld]:
-    """Run a node with two cards, the plugin, kube-scheduler and Vramline."""
-    with plane.client() as admin, real_node(plane, programs) as node, run_scheduler(plane) as vramline:
+def start_schedulers(plane: ControlPlane) -> Iterator[None]:
+    """Run Vramline's scheduler, and a kube-scheduler that counts slots and asks it."""
+    with run_scheduler(plane) as vramline:
         configuration = extender_configuration(vramline.port)
         configuration["extenders"][0]["managedResources"].append({"name": SLOT, "ignoredByScheduler": False})
         plane.start_scheduler(configuration)
+        yield
+
+
+@contextmanager
+def plugin_world(plane: ControlPlane, programs: Programs) -> Iterator[PluginWorld]:
+    """Run a node with two cards, the plugin, kube-scheduler and Vramline."""
+    with plane.client() as admin, real_node(plane, programs) as node, start_schedulers(plane):
         cards = Cards(node.name, 2)
         options = plugin_options(Settings(), node.kubelet_folder / "device-plugins")
         world = PluginWorld(admin, node, cards, options)
@@ -153,7 +191,12 @@ def _plugin(plane: ControlPlane, node: RealNode, cards: Cards, options: PluginOp
         async with KubeClient(target, rng=random.Random(7)) as client:
             socket = node.kubelet_folder / "pod-resources" / "kubelet.sock"
             sources = real_sources(
-                client, node.name, newest=cards.newest, look=cards.look, pod_resources=socket
+                client,
+                node.name,
+                newest=cards.newest,
+                look=cards.look,
+                pod_resources=socket,
+                starts=Counter(),
             )
             await run_plugin(sources, options, stop)
 

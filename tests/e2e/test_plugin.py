@@ -10,7 +10,15 @@ from controlplane.kubernetes import wait_for_pod
 from controlplane.plane import ControlPlane
 from controlplane.processes import wait_until
 from controlplane.vramline import apply_crds
-from e2e.plugin_world import PODS, SLOT, PluginWorld, admitted, plugin_world
+from e2e.plugin_world import (
+    PODS,
+    SLOT,
+    PluginWorld,
+    admitted,
+    container_of,
+    plugin_world,
+    waiting_for,
+)
 from realnode.machine import Programs
 from realnode.pods import busybox_pod, is_running
 from vramline.model.gpu import Health
@@ -30,18 +38,6 @@ def world(plane: ControlPlane, programs: Programs) -> Iterator[PluginWorld]:
 def run_pod(world: PluginWorld, name: str, mib: int, script: str = "") -> dict[str, Any]:
     world.create(admitted(name, mib, script))
     return wait_for_pod(world.admin, "default", name, is_running)
-
-
-def waiting_for(pod: dict[str, Any]) -> tuple[str, str]:
-    """Why the container of a pod waits: kubelet's word for it, and the text."""
-    [status] = pod["status"].get("containerStatuses") or [{"state": {}}]
-    waiting = status["state"].get("waiting") or {}
-    return waiting.get("reason", ""), waiting.get("message", "")
-
-
-def container_of(pod: dict[str, Any]) -> tuple[str, int]:
-    [status] = pod["status"]["containerStatuses"]
-    return status["containerID"], status["restartCount"]
 
 
 def test_a_pod_gets_a_slot_from_kubelet_and_its_card_from_vramline(world: PluginWorld) -> None:

@@ -181,6 +181,7 @@ class AgentProcess:
             newest=lambda: self.figures.report,
             look=look,
             pod_resources=self.options.pod_resources,
+            starts=self.figures.starts,
         )
         options = plugin_options(self.settings, self.options.device_plugins)
         await run_plugin(sources, options, stop)

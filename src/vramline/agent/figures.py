@@ -32,6 +32,7 @@ class AgentMetric(enum.Enum):
     REPORTS = ("vramline_agent_reports", "Writes of the node's report.", ("outcome",))
     STREAMS = ("vramline_agent_streams", "Replicas of the scheduler that get every sample.", ())
     LOOKS = ("vramline_agent_looks", "Looks on request that were answered.", ())
+    STARTS = ("vramline_agent_starts", "Last looks before a container starts, by outcome.", ("outcome",))
     STAMPS = ("vramline_agent_stamps", "Times that the Node was stamped to wake waiting pods.", ())
 
     @property
@@ -47,6 +48,7 @@ COUNTERS = frozenset(
         AgentMetric.READ_ERRORS,
         AgentMetric.REPORTS,
         AgentMetric.LOOKS,
+        AgentMetric.STARTS,
         AgentMetric.STAMPS,
     }
 )
@@ -66,6 +68,7 @@ class Figures:
     streams: int = 0
     looks: int = 0
     stamps: int = 0
+    starts: Counter[str] = field(default_factory=Counter)
 
     def count_error(self, code: str) -> None:
         """Count a failed answer."""
@@ -106,6 +109,7 @@ class _Moment(Collector):
             (AgentMetric.SAMPLES, figures.samples),
             (AgentMetric.READ_ERRORS, figures.read_errors),
             (AgentMetric.REPORTS, figures.reports),
+            (AgentMetric.STARTS, figures.starts),
         ):
             yield from ((metric, (label,), float(count)) for label, count in counts.items())
         if figures.sampled_at is not None:

@@ -6,6 +6,7 @@ promised stands in the node's ledger, and was written there before the pod was b
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
@@ -46,6 +47,8 @@ class NodeSources:
     """kubelet's pod resources."""
     clock: Callable[[], float]
     """Seconds since the epoch, as reports count them."""
+    starts: Counter[str]
+    """Counts looks: agreed, short (said so and agreed), refused, unseen."""
 
 
 class CheckOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +80,7 @@ class StartCheck:
                 if not own:
                     return self._refuse(pod, self._not_promised(pod))
                 if all(claim.mode is RealtimeMode.DISABLED for claim in own):
-                    return ""
+                    return self._agree()
                 cards = await self._look({claim.gpu for claim in own})
         except (VramlineError, TimeoutError) as error:
             why = str(error) or f"no answer within {_PATIENCE_S:.0f} s"
@@ -112,15 +115,15 @@ class StartCheck:
 
     def _conclude(self, pod: str, judged: Judgement) -> str:
         """Turn what the cards say into an answer: a claim's own mode decides what a shortfall means."""
-        for warned in judged.only(RealtimeMode.WARNING).short:
-            self._log.warning("start.short", pod=pod, detail=explain_shortfall(warned))
-        strict = judged.only(RealtimeMode.STRICT)
+        warned, strict = judged.only(RealtimeMode.WARNING), judged.only(RealtimeMode.STRICT)
+        for each in warned.short:
+            self._log.warning("start.short", pod=pod, detail=explain_shortfall(each))
         if strict.short:
             return self._refuse(pod, "; ".join(explain_shortfall(each) for each in strict.short))
         if strict.unseen:
             gpus = ", ".join(claim.gpu for claim in strict.unseen)
             return self._unseen(pod, f"{gpus} did not tell how much is in use")
-        return ""
+        return self._agree("short" if warned.short else "agreed")
 
     def _not_promised(self, pod: str) -> str:
         return (
@@ -128,11 +131,17 @@ class StartCheck:
             f" Remove {keys.SLOT} from its limits, or let Vramline's scheduler place it"
         )
 
+    def _agree(self, outcome: str = "agreed") -> str:
+        self._sources.starts[outcome] += 1
+        return ""
+
     def _refuse(self, pod: str, why: str) -> str:
+        self._sources.starts["refused"] += 1
         self._log.warning("start.refused", pod=pod, detail=why)
         return why
 
     def _unseen(self, subject: str, why: str) -> str:
+        self._sources.starts["unseen"] += 1
         refuses = self._options.refuses_unseen
         self._log.warning("start.unseen", subject=subject, detail=why, refused=refuses)
         return f"not looked at: {why}" if refuses else ""

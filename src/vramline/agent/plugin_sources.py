@@ -1,6 +1,7 @@
 """The plugin's sources on a real node, and its options by the settings."""
 
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
@@ -37,6 +38,7 @@ def real_sources(
     newest: Callable[[], GpuReport | None],
     look: Callable[[Collection[str]], Awaitable[GpuReport]],
     pod_resources: Path,
+    starts: Counter[str],
 ) -> NodeSources:
     """Join the agent's own eyes with the API server and this node's kubelet."""
 
@@ -53,4 +55,5 @@ def real_sources(
         ledger=ledger,
         held_devices=lambda: list_held_devices(pod_resources),
         clock=time.time,
+        starts=starts,
     )

@@ -1,6 +1,7 @@
 """A real node with the device plugin beside the real scheduler; what its cards say is up to the test."""
 
 import asyncio
+import contextlib
 import random
 import threading
 import time
@@ -99,6 +100,11 @@ class SlotNode:
 
     def create(self, pod: dict[str, Any]) -> None:
         self.admin.post(PODS, json=pod).raise_for_status()
+
+    def end_container(self, pod: str) -> None:
+        """Let the first process of a pod's container end; kubelet may lose sight of who did it."""
+        with contextlib.suppress(httpx.HTTPStatusError):
+            self.node.run("default", pod, "kill", "1")
 
     def held(self) -> tuple[HeldDevice, ...]:
         """What kubelet says of slots and pods."""

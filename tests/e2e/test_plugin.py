@@ -128,7 +128,7 @@ def test_a_pod_that_went_past_the_scheduler_does_not_start(world: PluginWorld) -
 def test_a_container_that_ended_is_looked_at_again_before_its_restart(world: PluginWorld) -> None:
     run_pod(world, "restarts", 2_000)
 
-    world.node.run("default", "restarts", "kill", "-TERM", "1")
+    world.end_container("restarts")
 
     wait_for_pod(
         world.admin, "default", "restarts", lambda pod: is_running(pod) and container_of(pod)[1] == 1

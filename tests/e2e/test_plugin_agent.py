@@ -94,7 +94,7 @@ def test_a_restart_waits_until_a_stranger_has_left_the_card(world: AgentNode) ->
         card = world.promised()["default/restarts"]
 
         world.occupy(card, 20_000)
-        world.node.run("default", "restarts", "kill", "-TERM", "1")
+        world.end_container("restarts")
         pod = wait_for_pod(world.admin, "default", "restarts", lambda pod: "lacks" in waiting_for(pod)[1])
         assert f"{card} lacks " in waiting_for(pod)[1]
         assert "− unmanaged 20,000 =" in waiting_for(pod)[1]

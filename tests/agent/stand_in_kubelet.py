@@ -134,9 +134,14 @@ class StandInKubelet:
 
 @contextlib.asynccontextmanager
 async def serve_pod_resources(
-    socket: Path, held: dict[str, dict[str, dict[str, list[str]]]]
+    socket: Path,
+    held: dict[str, dict[str, dict[str, list[str]]]],
+    allocatable: dict[str, list[str]] | None = None,
 ) -> AsyncIterator[None]:
-    """Serve List: devices by pod (namespace/name), container and resource. `held` may change meanwhile."""
+    """Serve List: devices by pod (namespace/name), container and resource. `held` may change meanwhile.
+
+    `allocatable` are all devices, by resource.
+    """
 
     async def answer(
         _request: resources_api.ListPodResourcesRequest, _context: object
@@ -145,13 +150,31 @@ async def serve_pod_resources(
             pod_resources=[_pod_of(pod, containers) for pod, containers in held.items()]
         )
 
+    async def answer_all(
+        _request: resources_api.AllocatableResourcesRequest, _context: object
+    ) -> resources_api.AllocatableResourcesResponse:
+        listed = [
+            resources_api.ContainerDevices(resource_name=resource, device_ids=devices)
+            for resource, devices in (allocatable or {}).items()
+        ]
+        return resources_api.AllocatableResourcesResponse(devices=listed)
+
     method = grpc.unary_unary_rpc_method_handler(
         answer,
         request_deserializer=resources_api.ListPodResourcesRequest.FromString,
         response_serializer=resources_api.ListPodResourcesResponse.SerializeToString,
     )
+    method_all = grpc.unary_unary_rpc_method_handler(
+        answer_all,
+        request_deserializer=resources_api.AllocatableResourcesRequest.FromString,
+        response_serializer=resources_api.AllocatableResourcesResponse.SerializeToString,
+    )
+    methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+        "List": method,
+        "GetAllocatableResources": method_all,
+    }
     server = grpc.aio.server()
-    handler = grpc.method_handlers_generic_handler("v1.PodResourcesLister", {"List": method})
+    handler = grpc.method_handlers_generic_handler("v1.PodResourcesLister", methods)
     server.add_generic_rpc_handlers((handler,))
     server.add_insecure_port(f"unix:{socket}")
     await server.start()

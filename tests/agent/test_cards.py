@@ -124,3 +124,22 @@ def test_reserved_memory_stays_known() -> None:
     look(reading(), cards=cards)
 
     assert look(reading(reserved=TIMEOUT), cards=cards)["GPU-a"].identity.reserved == Mib(550)
+
+
+@pytest.mark.parametrize(
+    ("reported", "health"),
+    [
+        (Health.UNHEALTHY, Health.PROBATION),
+        (Health.PROBATION, Health.PROBATION),
+        (Health.SUSPECT, Health.HEALTHY),
+        (Health.HEALTHY, Health.HEALTHY),
+    ],
+)
+def test_a_new_start_of_the_agent_is_no_cure(reported: Health, health: Health) -> None:
+    cards = Cards()
+    cards.recall({"GPU-a": reported})
+
+    seen = look(reading("GPU-a"), reading("GPU-b", index=1), cards=cards)
+
+    assert seen["GPU-a"].condition.health is health
+    assert seen["GPU-b"].condition.health is Health.HEALTHY

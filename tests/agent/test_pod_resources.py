@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from agent.stand_in_kubelet import serve_pod_resources
-from vramline.agent.pod_resources import HeldDevice, list_held_devices
+from vramline.agent.pod_resources import HeldDevice, list_devices, list_held_devices
+from vramline.agent.replicas import count_replicas
 from vramline.errors import TransientError
 
 
@@ -35,3 +36,24 @@ def test_a_kubelet_that_does_not_answer_is_a_failure_and_not_an_empty_list(tmp_p
 
     with pytest.raises(TransientError, match=r"nobody\.sock: UNAVAILABLE"):
         asyncio.run(list_held_devices(socket))
+
+
+def test_replicas_of_a_card_are_counted_from_what_kubelet_could_hand_out(tmp_path: Path) -> None:
+    socket = tmp_path / "p.sock"
+    sliced = {
+        "nvidia.com/gpu": ["GPU-a::0", "GPU-a::1", "GPU-a::2", "GPU-b"],
+        "nvidia.com/mig-1g.5gb": ["MIG-1", "MIG-2"],
+        "vramline.io/gpu": ["slot-0"],
+    }
+
+    async def ask() -> tuple[tuple[str, str], ...]:
+        async with serve_pod_resources(socket, {}, sliced):
+            return await list_devices(socket)
+
+    assert count_replicas(asyncio.run(ask())) == {"GPU-a": 3, "GPU-b": 1}
+
+
+def test_a_renamed_resource_of_shared_cards_counts_too() -> None:
+    assert count_replicas([("nvidia.com/gpu.shared", f"GPU-a::{number}") for number in range(4)]) == {
+        "GPU-a": 4
+    }

@@ -4,7 +4,7 @@ What a card *is* (UUID, model, size) stays true while it does not answer; what i
 processes) does not, and is never kept here.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -55,8 +55,13 @@ class Cards:
     def __init__(self, rules: HealthRules | None = None) -> None:
         self._rules = rules or HealthRules()
         self._cards: dict[str, _Card] = {}
+        self._recalled: Mapping[str, Health] = {}
         self.nameless: tuple[str, ...] = ()
         """Cards of the last look that did not even tell their UUID, in words."""
+
+    def recall(self, healths: Mapping[str, Health]) -> None:
+        """Take over what an agent before this one reported: a new start is no cure."""
+        self._recalled = healths
 
     def look(
         self, readings: Sequence[DeviceReading], events: Collection[HealthEvent], now: float
@@ -66,9 +71,7 @@ class Cards:
         self.nameless = tuple(_describe(each) for each in readings if not isinstance(each.uuid, str))
         self._forget_replaced(named)
         for uuid, reading in named.items():
-            card = self._cards.get(uuid) or _Card(
-                identity=Identity(uuid=uuid), condition=Condition(since=now)
-            )
+            card = self._cards.get(uuid) or self._meet(uuid, now)
             concerned = [event for event in events if event.uuid in {None, uuid}]
             signs = read_signs(reading, card.ecc, concerned)
             card.identity = _identify(reading, card.identity)
@@ -93,6 +96,13 @@ class Cards:
             for reading in readings
             if isinstance(reading.uuid, str) and (card := self._cards.get(reading.uuid)) is not None
         )
+
+    def _meet(self, uuid: str, now: float) -> _Card:
+        if self._recalled.get(uuid) not in {Health.UNHEALTHY, Health.PROBATION}:
+            return _Card(identity=Identity(uuid=uuid), condition=Condition(since=now))
+        why = "it was not healthy when the agent before this one ended"
+        condition = Condition(health=Health.PROBATION, since=now, falls=(now,), why=why)
+        return _Card(identity=Identity(uuid=uuid), condition=condition)
 
     def _miss(self, card: _Card, failure: Failed, sign: Sign, now: float) -> None:
         card.reading = failure

@@ -32,9 +32,9 @@ def fell(before: GpuReport | None, now: GpuReport, *, by: Mib) -> bool:
 
 
 def _frame(report: GpuReport) -> object:
-    """Return all of a report that counts with every change."""
+    """Return all of a report that counts with every change. The words of a note may tell a time that runs."""
     cards = None if report.gpus is None else [_card(gpu) for gpu in report.gpus]
-    return (report.platform, report.realtime_check, report.notes, cards)
+    return (report.platform, report.realtime_check, len(report.notes), cards)
 
 
 def _card(gpu: ReportedGpu) -> object:

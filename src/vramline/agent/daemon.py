@@ -1,6 +1,7 @@
 """The agent as a process: sample, attribute, report, stream; every part alone can fail without the others."""
 
 import asyncio
+import contextlib
 import random
 import socket
 import time
@@ -23,8 +24,9 @@ from vramline.agent.reporting import NodeFacts
 from vramline.agent.sampler import Sampler, next_tick
 from vramline.agent.stream import Hooks, StreamRules, Streams
 from vramline.agent.web import Page, serve_pages
-from vramline.errors import TransientError
+from vramline.errors import TransientError, VramlineError
 from vramline.kube.client import KubeClient
+from vramline.kube.objects import REPORTS, ObjectKey
 from vramline.probes.device import DeviceProbe
 from vramline.settings import Address, Settings
 from vramline.units import Mib
@@ -36,6 +38,7 @@ __all__ = ["AgentOptions", "AgentProcess"]
 _FREED_BY = Mib(64)
 """Memory whose end may matter to a waiting pod."""
 _DEVICES_EVERY_S = 60.0
+_RECALL_S = 3.0
 _LATEST_TICKS = 10
 """So many intervals without a sample, and the agent is not well."""
 
@@ -106,6 +109,7 @@ class AgentProcess:
     async def _sample(self, sampler: Sampler, streams: Streams, publisher: Publisher | None) -> None:
         """Look at the cards at every tick. A look that takes longer skips ticks; the rhythm stays."""
         interval_s = self.settings.sample_interval_s
+        await self._recall(sampler)
         tick = self.clock()
         while True:
             taken = await sampler.sample()
@@ -114,6 +118,17 @@ class AgentProcess:
                 publisher.offer(taken.report)
             tick = next_tick(tick, self.clock(), interval_s)
             await asyncio.sleep(tick - self.clock())
+
+    async def _recall(self, sampler: Sampler) -> None:
+        """Read what the agent before this one said of the cards' health, if the API server is there."""
+        if self.client is None:
+            return
+        key = ObjectKey(self.options.facts.node)
+        with contextlib.suppress(VramlineError, TimeoutError):
+            async with asyncio.timeout(_RECALL_S):
+                report = (await self.client.get(REPORTS, key)).value
+            healths = {gpu.uuid: gpu.health for gpu in report.gpus or () if gpu.uuid and gpu.health}
+            sampler.recall(healths)
 
     def _count(self, streams: Streams, publisher: Publisher | None) -> None:
         self.figures.streams, self.figures.looks = streams.up, streams.looks
@@ -153,18 +168,11 @@ class AgentProcess:
 
     async def _follow_devices(self, sampler: Sampler) -> None:
         """Ask kubelet now and then how often each card is offered."""
-        from vramline.agent.pod_resources import list_devices  # noqa: PLC0415 — gRPC only where there is a kubelet
-
-        log = structlog.get_logger()
         while True:
             if self.options.pod_resources.exists():
-                try:
-                    found = count_replicas(await list_devices(self.options.pod_resources))
-                except TransientError as error:
-                    log.info("kubelet.silent", error=str(error))
-                else:
-                    known = {**sampler.facts.replicas, **found}
-                    sampler.facts = msgspec.structs.replace(sampler.facts, replicas=known)
+                found = await _count_devices(self.options.pod_resources)
+                known = {**sampler.facts.replicas, **found}
+                sampler.facts = msgspec.structs.replace(sampler.facts, replicas=known)
             await asyncio.sleep(_DEVICES_EVERY_S)
 
     async def _offer_slots(self, client: KubeClient, sampler: Sampler, stop: asyncio.Event) -> None:
@@ -205,6 +213,17 @@ class AgentProcess:
         if silent_s > max(30.0, _LATEST_TICKS * self.settings.sample_interval_s):
             return Page(f"no sample for {silent_s:.0f} s\n".encode(), "503 Service Unavailable")
         return Page(b"ok\n")
+
+
+async def _count_devices(pod_resources: Path) -> dict[str, int]:
+    """Return the devices of each card; empty: kubelet did not say."""
+    from vramline.agent.pod_resources import list_devices  # noqa: PLC0415 — gRPC only where there is a kubelet
+
+    try:
+        return count_replicas(await list_devices(pod_resources))
+    except TransientError as error:
+        structlog.get_logger().info("kubelet.silent", error=str(error))
+        return {}
 
 
 async def _within(last: Coroutine[object, object, None], limit_s: float) -> None:

@@ -1,8 +1,9 @@
 """One sample: look at every card, find the owners of its processes, and put it into a report."""
 
+import asyncio
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from vramline.agent.attribution import Attributor
 from vramline.agent.cards import SeenCard
@@ -10,6 +11,7 @@ from vramline.agent.figures import Figures
 from vramline.agent.reporting import NodeFacts, pids_on, write_report
 from vramline.agent.source import CardSource, Look
 from vramline.agent.stream import Taken
+from vramline.model.gpu import Health
 from vramline.probes.device import DeviceProbe, Failed
 
 __all__ = ["Sampler", "next_tick"]
@@ -48,7 +50,7 @@ class Sampler:
     async def sample(self) -> Taken:
         """Read everything once. Nothing in the result was read before this call."""
         began, wall = self._clock(), time.time()
-        looks = [await source.look() for source in self.sources]
+        looks = await asyncio.gather(*(source.look() for source in self.sources))
         cards = tuple(card for look in looks for card in look.cards)
         notes = tuple(note for look in looks for note in look.notes)
         has_looked = any(source.has_looked for source in self.sources)
@@ -60,6 +62,11 @@ class Sampler:
         self._figures.sampled_at, self._figures.took_s = began, self._clock() - began
         self._figures.report = report
         return Taken(report, began)
+
+    def recall(self, healths: Mapping[str, Health]) -> None:
+        """Take over what was last reported of the cards' health."""
+        for source in self.sources:
+            source.cards.recall(healths)
 
     async def glance(self, uuids: tuple[str, ...]) -> Taken:
         """Read only these cards, now."""

@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 ARGS   ?=
+export K8S
 
 .PHONY: help setup demo test test-cluster soak cluster controlplane controlplane-if-possible check lint fmt bench bench-cluster bench-recovery pictures protos lock clean
 
@@ -26,7 +27,7 @@ demo: $(STAMP)  ## run the embedded cluster (ARGS=--once plays the five stories 
 test: check controlplane-if-possible  ## lint, types, import contracts, and the whole test suite
 	@$(BIN)/python -m pytest -q -n auto --dist loadfile $(ARGS)
 
-test-cluster: $(STAMP) controlplane  ## the end-to-end tests alone, against a real control plane
+test-cluster: $(STAMP) controlplane  ## the end-to-end tests alone, against a real control plane (K8S=1.30.14: of that version)
 	@CONTROLPLANE_REQUIRED=1 $(BIN)/python -m pytest -q tests/e2e $(ARGS)
 
 soak: $(STAMP) controlplane  ## 10,000 placements against the truth, and kill the scheduler twenty times at every point (ARGS for pytest)

@@ -5,25 +5,25 @@ tree. `python -m controlplane.commands` builds what is missing and prints the fo
 """
 
 import fcntl
-import hashlib
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from controlplane.sources import (
+    CommandsMissingError,
+    cache_folder,
+    prepare_sources,
+    run_go,
+    wanted_version,
+)
+
 __all__ = ["NAMES", "Commands", "CommandsMissingError", "find_commands", "obtain_commands"]
 
-VERSION = "v1.35.8"
 NAMES = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl")
-_SOURCES = Path(__file__).parent / "binaries"
-
-
-class CommandsMissingError(Exception):
-    """The commands are not on this machine, and why they could not be made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,60 +54,50 @@ def obtain_commands(names: Sequence[str] = NAMES) -> Commands:
     except CommandsMissingError:
         if shutil.which("go") is None:
             raise
-    folder = _cache()
+    version = wanted_version()
+    folder = cache_folder(version)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for name in names:
             if not (folder / name).is_file():
-                _build(name, folder)
+                _build(name, version, folder)
     return Commands(folder)
 
 
 def _folders() -> list[Path]:
     given = os.environ.get("KUBEBUILDER_ASSETS")
-    return [*([Path(given)] if given else []), _cache()]
+    return [*([Path(given)] if given else []), cache_folder(wanted_version())]
 
 
-def _cache() -> Path:
-    """Where builds of these sources are kept.
-
-    The name follows what is pinned by hand, not the modules that come with it, so that one more command does
-    not cost the others their builds.
-    """
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    lines = (_SOURCES / "go.mod").read_text().splitlines()
-    pinned = "\n".join(line for line in lines if not line.endswith("// indirect"))
-    digest = hashlib.sha256(pinned.encode()).hexdigest()[:12]
-    return root / "vramline" / f"controlplane-{VERSION}-{digest}"
-
-
-def _build(name: str, folder: Path) -> None:
-    """Build one command into `folder`, whole or not at all."""
-    print(f"building {name} {VERSION} (once per machine) …", file=sys.stderr, flush=True)  # noqa: T201
+def _build(name: str, version: str, folder: Path) -> None:
+    """Build one command into `folder`, whole or not at all. etcd is the same for every version."""
+    print(f"building {name} for Kubernetes {version} (once per machine) …", file=sys.stderr, flush=True)  # noqa: T201
     started = time.monotonic()
     unfinished = folder / f".{name}.{os.getpid()}"
-    package = "./etcd" if name == "etcd" else f"k8s.io/kubernetes/cmd/{name}"
-    stamp = [
-        f"-X k8s.io/component-base/version.gitVersion={VERSION}",
-        f"-X k8s.io/component-base/version.gitMajor={VERSION[1:].split('.', maxsplit=1)[0]}",
-        f"-X k8s.io/component-base/version.gitMinor={VERSION.split('.')[1]}",
-        f"-X k8s.io/client-go/pkg/version.gitVersion={VERSION}",
-    ]
-    flags = " ".join(["-s", "-w", *([] if name == "etcd" else stamp)])
-    result = subprocess.run(
-        ["go", "build", "-mod=readonly", "-trimpath", "-ldflags", flags, "-o", str(unfinished), package],
-        cwd=_SOURCES,
-        env={**os.environ, "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if result.returncode != 0:
+    build = ["build", "-mod=readonly", "-trimpath", "-o", str(unfinished), "-ldflags"]
+    try:
+        if name == "etcd":
+            run_go(*build, "-s -w", "./etcd")
+        else:
+            sources = prepare_sources(version, folder / "sources")
+            run_go(*build, _stamp(version), f"k8s.io/kubernetes/cmd/{name}", folder=sources)
+    except CommandsMissingError as error:
         unfinished.unlink(missing_ok=True)
-        raise CommandsMissingError(f"building {name} failed: {result.stderr.strip()[-2000:]}")
+        raise CommandsMissingError(f"building {name} failed: {error}") from error
     unfinished.rename(folder / name)
     print(f"  {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _stamp(version: str) -> str:
+    _, minor, _ = version.split(".")
+    values = {
+        "k8s.io/component-base/version.gitVersion": version,
+        "k8s.io/component-base/version.gitMajor": "1",
+        "k8s.io/component-base/version.gitMinor": minor,
+        "k8s.io/client-go/pkg/version.gitVersion": version,
+    }
+    return " ".join(["-s", "-w", *(f"-X {key}={value}" for key, value in values.items())])
 
 
 if __name__ == "__main__":

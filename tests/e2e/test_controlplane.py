@@ -13,13 +13,14 @@ from controlplane.commands import Commands
 from controlplane.kubernetes import gpu_node, wait_for_pod
 from controlplane.plane import ControlPlane
 from controlplane.processes import wait_until
+from controlplane.sources import wanted_version
 
 TESTS = Path(__file__).parent.parent
 
 
-def test_it_is_the_version_that_is_pinned(plane: ControlPlane) -> None:
+def test_it_is_the_version_that_is_wanted(plane: ControlPlane) -> None:
     with plane.client() as admin:
-        assert admin.get("/version").json()["gitVersion"] == "v1.35.8"
+        assert admin.get("/version").json()["gitVersion"] == wanted_version()
 
 
 def test_rbac_is_on(plane: ControlPlane) -> None:

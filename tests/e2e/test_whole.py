@@ -86,9 +86,9 @@ def deployed(admin: httpx.Client, vramline: VramlineProcess) -> list[dict[str, A
     return pods(admin)
 
 
-def install(plane: ControlPlane, url: str) -> None:
+def install(plane: ControlPlane, url: str, *options: str) -> None:
     """Apply everything that `vramline install` prints, but for its pods; the webhook has an address."""
-    objects = [each for each in rendered() if each["kind"] != "Deployment"]
+    objects = [each for each in rendered(*options) if each["kind"] not in {"Deployment", "DaemonSet"}]
     for webhook in find_object(objects, "MutatingWebhookConfiguration", "vramline")["webhooks"]:
         webhook["clientConfig"] = {"url": url}
     listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})

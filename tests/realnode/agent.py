@@ -1,0 +1,47 @@
+"""The shipped DaemonSet of the agent, made to run on a real node of the tests: without an image, without a GPU."""
+
+import copy
+import sys
+from pathlib import Path
+
+from controlplane.plane import ControlPlane
+from fakenvml import FakeNvml
+from install.rendered import Object
+from realnode.image import IMAGE
+
+__all__ = ["RUNTIME_CLASS", "agent_for_real_node"]
+
+RUNTIME_CLASS: Object = {"metadata": {"name": "nvidia"}, "handler": "runc"}
+"""The runtime that the agent asks for; here it is the only one there is."""
+
+_SOURCE = Path(__file__).parents[2] / "src"
+
+
+def agent_for_real_node(shipped: Object, plane: ControlPlane, nvml: FakeNvml, port: int) -> Object:
+    """Return the DaemonSet with this machine's Python and the stand-in NVML; nothing else is changed.
+
+    But for the network: the API server is on loopback, and so must be the agent, on a port of its own.
+    """
+    adapted = copy.deepcopy(shipped)
+    spec = adapted["spec"]["template"]["spec"]
+    [agent] = spec["containers"]
+    agent |= {"image": IMAGE, "imagePullPolicy": "Never", "command": [sys.executable, "-m", "vramline"]}
+    agent["args"] += [
+        f"--library={nvml.library}",
+        f"--metrics-listen=127.0.0.1:{port}",
+        "--report-interval=1s",
+    ]
+    given = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": plane.port}
+    agent["env"] += [
+        {"name": name, "value": str(value)} for name, value in {**given, **nvml.environment()}.items()
+    ]
+    spec["hostNetwork"] = True
+    agent["ports"] = [{"name": "metrics", "containerPort": port}]
+    for probe in ("livenessProbe", "readinessProbe"):
+        agent[probe]["httpGet"]["host"] = "127.0.0.1"
+    python = [Path("/usr"), Path("/lib"), Path("/lib64"), Path(sys.base_prefix), Path(sys.prefix), _SOURCE]
+    for number, folder in enumerate(dict.fromkeys([*python, nvml.library.parent, nvml.state.parent])):
+        name = f"machine-{number}"
+        spec["volumes"].append({"name": name, "hostPath": {"path": str(folder), "type": "Directory"}})
+        agent["volumeMounts"].append({"name": name, "mountPath": str(folder), "readOnly": True})
+    return adapted

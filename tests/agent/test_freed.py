@@ -50,12 +50,17 @@ def test_who_is_asked_to_wake_stamps_at_once() -> None:
 
 
 def test_without_being_asked_ten_seconds_are_between() -> None:
-    assert play((100.0, "notice"), (105.0, "notice"), (109.9, ""), stamps=1) == [100.0]
-    assert play((100.0, "notice"), (105.0, "notice"), (110.0, ""), stamps=2) == [100.0, 110.0]
+    assert play((100.0, "wake"), (105.0, "notice"), (109.9, ""), stamps=1) == [100.0]
+    assert play((100.0, "wake"), (105.0, "notice"), (110.0, ""), stamps=2) == [100.0, 110.0]
+
+
+def test_without_being_asked_the_scheduler_gets_the_time_to_let_go_first() -> None:
+    assert play((100.0, "notice"), (101.4, ""), stamps=0) == []
+    assert play((100.0, "notice"), (101.5, ""), stamps=1) == [101.5]
 
 
 def test_a_wake_does_not_wait_for_an_own_stamp_that_is_not_due() -> None:
-    assert play((100.0, "notice"), (105.0, "notice"), (106.0, "wake"), stamps=2) == [100.0, 106.0]
+    assert play((100.0, "wake"), (105.0, "notice"), (106.0, "wake"), stamps=2) == [100.0, 106.0]
 
 
 def test_a_failed_stamp_is_tried_again() -> None:

@@ -1,10 +1,11 @@
-"""The shipped DaemonSet of the agent, made to run on a real node of the tests: without an image, without a GPU."""
+"""The agent's shipped DaemonSet, made to run on a real node of the tests: without its image and a GPU."""
 
 import copy
 import sys
 from pathlib import Path
 
 from controlplane.plane import ControlPlane
+from controlplane.processes import free_port
 from fakenvml import FakeNvml
 from install.rendered import Object
 from realnode.image import IMAGE
@@ -17,20 +18,20 @@ RUNTIME_CLASS: Object = {"metadata": {"name": "nvidia"}, "handler": "runc"}
 _SOURCE = Path(__file__).parents[2] / "src"
 
 
-def agent_for_real_node(shipped: Object, plane: ControlPlane, nvml: FakeNvml, port: int) -> Object:
-    """Return the DaemonSet with this machine's Python and the stand-in NVML; nothing else is changed.
+def agent_for_real_node(shipped: Object, plane: ControlPlane, nvml: FakeNvml, *, streams: int) -> Object:
+    """Return the DaemonSet with this machine's Python and the stand-in NVML.
 
-    But for the network: the API server is on loopback, and so must be the agent, on a port of its own.
+    API server and scheduler, with its port for streams, are on loopback, so the agent's pod has no network of
+    its own, and a port of its own for its figures. It reports every second; the rest is as shipped.
     """
+    port = free_port()
     adapted = copy.deepcopy(shipped)
     spec = adapted["spec"]["template"]["spec"]
     [agent] = spec["containers"]
     agent |= {"image": IMAGE, "imagePullPolicy": "Never", "command": [sys.executable, "-m", "vramline"]}
-    agent["args"] += [
-        f"--library={nvml.library}",
-        f"--metrics-listen=127.0.0.1:{port}",
-        "--report-interval=1s",
-    ]
+    agent["args"] = [each for each in agent["args"] if not each.startswith("--scheduler=")]
+    agent["args"] += [f"--scheduler=127.0.0.1:{streams}", f"--metrics-listen=127.0.0.1:{port}"]
+    agent["args"] += [f"--library={nvml.library}", "--report-interval=1s"]
     given = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": plane.port}
     agent["env"] += [
         {"name": name, "value": str(value)} for name, value in {**given, **nvml.environment()}.items()

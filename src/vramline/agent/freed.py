@@ -13,6 +13,9 @@ __all__ = ["Stamper"]
 _WAKES_APART_S = 0.5
 _OWN_APART_S = 10.0
 """Every stamp makes kube-scheduler try all pods again that were refused: without being asked, not often."""
+_SETTLED_AFTER_S = 1.5
+"""The scheduler lets go of memory within a second of the report that proves it free; a pod that is tried
+before that is refused once more, and then nothing tries it again."""
 
 
 class Stamper:
@@ -31,14 +34,13 @@ class Stamper:
 
     def wake(self) -> None:
         """A scheduler says that it matters now."""
-        self._want(_WAKES_APART_S)
+        self._want(self._last + _WAKES_APART_S)
 
     def notice(self) -> None:
         """The agent itself saw memory become free, and has nobody to ask whether it matters."""
-        self._want(_OWN_APART_S)
+        self._want(max(self._last + _OWN_APART_S, self._clock() + _SETTLED_AFTER_S))
 
-    def _want(self, apart_s: float) -> None:
-        due = self._last + apart_s
+    def _want(self, due: float) -> None:
         self._not_before = min(self._not_before, due) if self._wanted.is_set() else due
         self._wanted.set()
 

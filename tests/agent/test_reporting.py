@@ -169,3 +169,13 @@ def test_notes_are_short_enough_for_the_object() -> None:
 
     assert len(seen.notes) == 64
     assert all(len(note) <= 1024 for note in seen.notes)
+
+
+def test_where_the_hosts_processes_are_not_visible_an_empty_list_is_not_an_idle_card() -> None:
+    seen = Cards().look([reading(processes=())], (), 0.0)
+
+    report = write_report(FACTS, seen, None, observed_at=0.0)
+
+    assert report.gpus is not None
+    assert (report.gpus[0].processes, report.gpus[0].used_mib) == (None, 6_144)
+    assert "hostPID" in report.notes[0]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from vramline.errors import TransientError
+from vramline.errors import TransientError, VramlineError
 
 __all__ = ["Lane", "LateError"]
 
@@ -32,7 +32,8 @@ class Lane:
     async def run(self, call: Callable[[], T], *, limit_s: float) -> T:
         """Return the result, or raise what the call raised; raises `LateError` after `limit_s`.
 
-        Waiting for a call that was there before counts.
+        Waiting for a call that was there before counts. A mistake in the call is a `TransientError` too: a
+        probe may be somebody else's, and must not end the agent.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -88,8 +89,10 @@ def _deliver(future: "asyncio.Future[Any]", result: object, problem: BaseExcepti
         return
     if problem is None:
         future.set_result(result)
-    else:
+    elif isinstance(problem, VramlineError | OSError):
         future.set_exception(problem)
+    else:
+        future.set_exception(TransientError(f"{type(problem).__name__}: {problem}"))
 
 
 def _look_at(future: "asyncio.Future[Any]") -> None:

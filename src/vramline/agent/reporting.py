@@ -17,6 +17,8 @@ __all__ = ["NodeFacts", "pids_on", "write_report"]
 
 _MOST_PROCESSES = 1024
 _LONGEST_NOTE = 1000
+_BLIND = ("processes are not listed: those of the host are not visible to the agent, which needs hostPID",)
+"""A driver shows a process only to whoever sees its PID namespace: an empty list would look like idleness."""
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,15 +39,16 @@ def pids_on(cards: Iterable[SeenCard]) -> set[int]:
 def write_report(
     facts: NodeFacts,
     cards: Sequence[SeenCard],
-    owners: Mapping[int, Owner],
+    owners: Mapping[int, Owner] | None,
     *,
     observed_at: float | None,
     notes: Sequence[str] = (),
 ) -> GpuReport:
     """Return the report of one look. Nothing in it is older than that look, but what a card is.
 
-    A card whose size was never told cannot be listed, and is named in the notes. Without `observed_at`
-    no card was ever seen: the report says why, and lists nothing.
+    `owners` None: a card's list of processes cannot be trusted here, and is left out. A card whose size was
+    never told cannot be listed, and is named in the notes. Without `observed_at` no card was ever seen: the
+    report says why, and lists nothing.
     """
     listed = [card for card in cards if card.identity.total is not None]
     sizeless = [_without_size(card) for card in cards if card.identity.total is None]
@@ -55,11 +58,11 @@ def write_report(
         platform=facts.platform,
         gpus=None if observed_at is None else tuple(_write_card(card, facts, owners) for card in listed),
         realtime_check=facts.realtime_check,
-        notes=tuple(_shorten(note) for note in (*notes, *sizeless))[:64],
+        notes=tuple(_shorten(note) for note in (*notes, *sizeless, *(_BLIND if owners is None else ())))[:64],
     )
 
 
-def _write_card(card: SeenCard, facts: NodeFacts, owners: Mapping[int, Owner]) -> ReportedGpu:
+def _write_card(card: SeenCard, facts: NodeFacts, owners: Mapping[int, Owner] | None) -> ReportedGpu:
     known, reading = card.identity, card.reading
     total = known.total or 0
     answers = None if isinstance(reading, Failed) else reading
@@ -80,10 +83,18 @@ def _write_card(card: SeenCard, facts: NodeFacts, owners: Mapping[int, Owner]) -
         unified=known.unified,
         numa=_within(-1 if known.numa is None else known.numa, 0, 1023),
         mig=known.mig,
-        processes=None if processes is None else tuple(_write_process(each, owners) for each in processes),
+        processes=_write_processes(processes, owners),
         memory_source=None if answers is None else _text(answers.memory_source),
         note=_note_of(card),
     )
+
+
+def _write_processes(
+    processes: tuple[ProcessReading, ...] | None, owners: Mapping[int, Owner] | None
+) -> tuple[ReportedProcess, ...] | None:
+    if processes is None or owners is None:
+        return None
+    return tuple(_write_process(each, owners) for each in processes)
 
 
 def _write_process(process: ProcessReading, owners: Mapping[int, Owner]) -> ReportedProcess:

@@ -3,9 +3,9 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from vramline.agent.attribution import Attributor
+from vramline.agent.attribution import Attributor, Owner
 from vramline.agent.cards import SeenCard
 from vramline.agent.figures import Figures
 from vramline.agent.reporting import NodeFacts, pids_on, write_report
@@ -54,9 +54,8 @@ class Sampler:
         cards = tuple(card for look in looks for card in look.cards)
         notes = tuple(note for look in looks for note in look.notes)
         has_looked = any(source.has_looked for source in self.sources)
-        owners = self.attributor.attribute(pids_on(cards))
         report = write_report(
-            self.facts, cards, owners, observed_at=wall if has_looked else None, notes=notes
+            self.facts, cards, self._owners(cards), observed_at=wall if has_looked else None, notes=notes
         )
         self._count(looks, cards)
         self._figures.sampled_at, self._figures.took_s = began, self._clock() - began
@@ -72,8 +71,11 @@ class Sampler:
         """Read only these cards, now."""
         began, wall = self._clock(), time.time()
         cards = [card for source in self.sources for card in await source.glance(uuids)]
-        owners = self.attributor.attribute(pids_on(cards))
-        return Taken(write_report(self.facts, cards, owners, observed_at=wall), began)
+        return Taken(write_report(self.facts, cards, self._owners(cards), observed_at=wall), began)
+
+    def _owners(self, cards: Sequence[SeenCard]) -> dict[int, Owner] | None:
+        """Return whose the processes are; None: the lists cannot be trusted, because not all are visible."""
+        return self.attributor.attribute(pids_on(cards)) if self.attributor.sees_host else None
 
     def close(self) -> None:
         """Let the threads go."""

@@ -48,18 +48,20 @@ class CardSource:
     _events: list[HealthEvent] = field(default_factory=list)
     _opened: asyncio.Event = field(default_factory=asyncio.Event)
     _closed_until: float = 0.0
-    _closed_why: ProbeError | None = None
+    _closed_why: TransientError | OSError | None = None
 
     async def look(self) -> Look:
         """Read every card once. Never raises: what fails is in the answer."""
         try:
             await self._open()
             readings = await self._reads.run(self.probe.read, limit_s=self.limit_s)
-        except ProbeError as error:
-            return self._missed(Failed(error.code, error.cause), str(error))
         except LateError as error:
             return self._missed(Failed("TIMEOUT", str(error)), f"{self.probe.vendor}: {error}")
+        except ProbeError as error:
+            self._leave_alone(error)
+            return self._missed(Failed(error.code, error.cause), str(error))
         except (TransientError, OSError) as error:
+            self._leave_alone(error)
             return self._missed(Failed("UNKNOWN", str(error)), f"{self.probe.vendor}: {error}")
         events, self._events = self._events, []
         self.has_looked = True
@@ -103,17 +105,16 @@ class CardSource:
             return
         if self._closed_why is not None and self.clock() < self._closed_until:
             raise self._closed_why
-        try:
-            await self._reads.run(self.probe.open, limit_s=self.limit_s)
-        except ProbeError as error:
-            self._closed_why, self._closed_until = error, self.clock() + _REOPEN_S
-            raise
+        await self._reads.run(self.probe.open, limit_s=self.limit_s)
         self._closed_why = None
         self._opened.set()
         structlog.get_logger().info("probe.opened", vendor=self.probe.vendor, source=self.probe.source)
 
-    def _missed(self, failure: Failed, note: str) -> Look:
-        """Everything is in doubt; after a failure of the library itself it is opened anew."""
-        if failure.code != "TIMEOUT":
+    def _leave_alone(self, error: TransientError | OSError) -> None:
+        """The library itself failed: open it anew, in a while. Until then this is the answer."""
+        if error is not self._closed_why:
+            self._closed_why, self._closed_until = error, self.clock() + _REOPEN_S
             self._opened.clear()
+
+    def _missed(self, failure: Failed, note: str) -> Look:
         return Look(self.cards.miss(failure, self.clock()), (note,), failure)

@@ -1,6 +1,6 @@
 """Inference services: what a model needs, where it fits, and a cluster's GPUs as one question.
 
-The four names below are the public ones. They are imported when they are first asked for, so that the
+The names below are the public ones. They are imported when they are first asked for, so that the
 arithmetic of an estimate does not pay for a Kubernetes client.
 """
 
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
         get_node_gpu_summaries,
     )
     from vramline.inference.gpu_cluster import GpuCluster, read_gpu_cluster
+    from vramline.inference.ome import OMEController
 
 __all__ = [
     "GPUInfo",
     "GpuCluster",
     "NodeGPUSummary",
+    "OMEController",
     "find_best_node_for_deployment",
     "get_cluster_gpu_status",
     "get_node_gpu_summaries",
@@ -35,6 +37,7 @@ _HOMES = {
     "get_node_gpu_summaries": "discovery",
     "GpuCluster": "gpu_cluster",
     "read_gpu_cluster": "gpu_cluster",
+    "OMEController": "ome",
 }
 
 

@@ -34,6 +34,7 @@ __all__ = [
     "HAMI_USE_TYPE",
     "HAMI_USE_UUID",
     "HAMI_VGPU_MODE",
+    "HOSTNAME",
     "INITIAL_EVENTS_END",
     "KAI_APP_LABEL",
     "KAI_CONTAINER_PREFIX",
@@ -48,6 +49,13 @@ __all__ = [
     "MANAGED",
     "MIG_RESOURCE_PREFIX",
     "MIRROR",
+    "OME_DEPLOYMENT_MODE",
+    "OME_EXPERIMENT_LABEL",
+    "OME_GROUP",
+    "OME_MODEL_READY_PREFIX",
+    "OME_SERVICE_LABEL",
+    "OME_STORAGE_PREFIX",
+    "OME_TASK_LABEL",
     "REALTIME_CHECK",
     "SIDE_DOORS",
     "SLOT",
@@ -145,3 +153,18 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """Annotation of the bookmark after which a watch shows changes instead of what was there already."""
 MIRROR = "kubernetes.io/config.mirror"
 """Pod annotation: kubelet's own picture of a static pod."""
+HOSTNAME = "kubernetes.io/hostname"
+"""Node label; its value need not be the node's name."""
+
+# ── OME ──────────────────────────────────────────────────────────────────────────────────────────────
+OME_GROUP = "ome.io"
+OME_DEPLOYMENT_MODE = "ome.io/deploymentMode"
+"""Annotation: how a service becomes pods."""
+OME_SERVICE_LABEL = "ome.io/inferenceservice"
+"""Label of the pods of a service: its name."""
+OME_MODEL_READY_PREFIX = "models.ome.io/clusterbasemodel."
+"""Node label, with the model's name behind it: `Ready` where the model's files are on the node."""
+OME_STORAGE_PREFIX = "ome.io/"
+"""Annotations that name a model's volume: this, and storage-type, pvc-name, pvc-subpath or mount-path."""
+OME_TASK_LABEL = "autotuner.io/task"
+OME_EXPERIMENT_LABEL = "autotuner.io/experiment-id"

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]  # comes with kubernetes-validate, without stubs
 import pytest
 import yaml
 from hypothesis import given

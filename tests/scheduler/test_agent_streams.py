@@ -234,3 +234,13 @@ async def test_who_floods_is_cut_off() -> None:
         await agent.connection.wait_closed()
 
         assert agent.connection.close_code == 4003
+
+
+async def test_who_answers_as_often_as_he_is_asked_floods_nobody() -> None:
+    world = World()
+    async with world.agent() as agent:
+        await until(lambda: len(world.streams) == 1)
+        for _ in range(150):
+            assert (await world.streams.look("n1", ["GPU-n1"], within_s=10.0)).problem == ""
+
+        assert len(agent.looked_at) == 150

@@ -33,6 +33,16 @@ AgentOption = Annotated[
         metavar="ADDRESS:PORT", help="Let agents open their streams there, over TLS.  [default: nowhere]"
     ),
 ]
+RealtimeOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODE", help="strict, warning or disabled: how looks at cards count.  [default: strict]"
+    ),
+]
+EnableOption = Annotated[
+    str | None,
+    typer.Option(metavar="BOOL", help="Switch the real-time check on or off.", show_default=False),
+]
 SchedulerNameOption = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="What the webhook writes as schedulerName.  [default: vramline]"),
@@ -67,6 +77,8 @@ def scheduler(  # noqa: PLR0913 — one parameter an option
     ] = None,
     webhook_listen: WebhookOption = None,
     agent_listen: AgentOption = None,
+    realtime: RealtimeOption = None,
+    enable_realtime_check: EnableOption = None,
     scheduler_name: SchedulerNameOption = None,
     lease: Annotated[
         str, typer.Option(metavar="NAMESPACE/NAME", help="Lease by which replicas choose their leader.")
@@ -84,6 +96,8 @@ def scheduler(  # noqa: PLR0913 — one parameter an option
         "listen": listen,
         "webhookListen": webhook_listen,
         "agentListen": agent_listen,
+        "realtimeMode": realtime,
+        "enableRealtimeCheck": enable_realtime_check,
         "schedulerName": scheduler_name,
         "verbosity": verbosity,
     }

@@ -156,31 +156,33 @@ class AgentStreams:
         try:
             async with asyncio.timeout(max(0.0, until - self._clock())):
                 async for message in stream.connection:
-                    if stream.is_too_fast(self._clock()):
+                    if not self._take(stream, message) and stream.is_too_fast(self._clock()):
                         await stream.connection.close(_TOO_FAST, "too many frames")
                         return
-                    self._take(stream, message)
         except TimeoutError:
             await stream.connection.close(_EXPIRED, "the token expires; come again with a new one")
         except ConnectionClosed:
             pass
 
-    def _take(self, stream: _Stream, message: str | bytes) -> None:
+    def _take(self, stream: _Stream, message: str | bytes) -> bool:
+        """Take in a frame; whether it is one that was asked for."""
         if self._streams.get(stream.node) is not stream:
-            return  # a newer stream speaks for the node; this one is being closed
+            return False  # a newer stream speaks for the node; this one is being closed
         if isinstance(message, bytes):
             stream.complain("agent.unreadable", problem="a frame is binary, not JSON as text")
-            return
+            return False
         try:
             frame = decode_agent_frame(message, subject=f"agent of node {stream.node}")
             seen = self._observe(stream, frame)
         except RequestError as error:
             stream.complain("agent.unreadable", problem=str(error))
-            return
+            return False
         stream.heard_at = self._clock()
         look = stream.looks.get(frame.id) if isinstance(frame, LookAnswer) else None
-        if look is not None and not look.done():
-            look.set_result(seen)
+        if look is None or look.done():
+            return False
+        look.set_result(seen)
+        return True
 
     def _observe(self, stream: _Stream, frame: AgentFrame) -> frozenset[str]:
         """Take in a frame's cards; return the UUIDs of those whose use was told."""

@@ -79,6 +79,12 @@ class Sightings:
         self._remember(sample)
         return strangers
 
+    def hears(self, node: str) -> bool:
+        """Whether an agent of ours has lately said something about a node."""
+        since = self._clock() - self._max_age_s
+        told = self._told.get(node, {}).values()
+        return any(each.source is ObservationSource.REPORT and each.at >= since for each in told)
+
     def expire(self) -> None:
         """Where a stream fell silent, let the last word before it count, while that is young enough."""
         columns, now = self._fleet.columns, self._clock()

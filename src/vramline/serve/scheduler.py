@@ -28,6 +28,7 @@ from vramline.scheduler.commit import Committer
 from vramline.scheduler.eyes import Eyes
 from vramline.scheduler.kube_store import KubeStore
 from vramline.scheduler.live import LiveState
+from vramline.scheduler.other_sources import OtherSources
 from vramline.scheduler.preempter import Preempter
 from vramline.scheduler.tls import LiveTls
 from vramline.scheduler.waking import Waker
@@ -39,7 +40,7 @@ from vramline.serve.notices import TellingHistory, notice_of_ghost, open_recorde
 from vramline.serve.quick_http import quick_protocol
 from vramline.serve.server import QuietServer
 from vramline.serve.webhook import run_webhook
-from vramline.settings import Adoption, Preemption, Settings, pool_from, rules_from
+from vramline.settings import Adoption, Preemption, Settings, pool_from, read_feeds, rules_from
 
 __all__ = ["ElectionRules", "SchedulerProcess"]
 
@@ -123,11 +124,12 @@ class SchedulerProcess:
                 leading = tasks.create_task(self._lead(client, elector, feeds, stop))
                 serving = tasks.create_task(server.serve(sockets=[self.listener]))
                 telling = tasks.create_task(recorder.run())
+                asking = tasks.create_task(self._ask_others(live, stop))
                 waking = tasks.create_task(waker.run(stop, committer.leads))
                 facing = tasks.create_task(self._face_the_network(client, streams, live, feeds, stop))
                 await stop.wait()
                 server.should_exit = True
-                await asyncio.gather(serving, leading, facing, waking)
+                await asyncio.gather(serving, leading, facing, waking, asking)
                 for task in (following, reaping, preempting, telling):
                     task.cancel()
             log.info("scheduler.stopped")
@@ -167,6 +169,11 @@ class SchedulerProcess:
     @property
     def _preempts(self) -> bool:
         return self.settings.preemption is Preemption.ON
+
+    async def _ask_others(self, live: LiveState, stop: asyncio.Event) -> None:
+        feeds = read_feeds(self.settings.observations)
+        if feeds:
+            await OtherSources(live, feeds).run(stop)
 
     @property
     def _place(self) -> str:

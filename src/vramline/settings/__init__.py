@@ -6,6 +6,7 @@ keeps for every value where it came from.
 
 from vramline.settings.load import load
 from vramline.settings.modes import effective_mode, pool_from, rules_from
+from vramline.settings.observation_feeds import ObservationFeed, read_feeds
 from vramline.settings.schema import (
     SETTINGS,
     Adoption,
@@ -27,6 +28,7 @@ __all__ = [
     "Adoption",
     "LogFormat",
     "LogLevel",
+    "ObservationFeed",
     "Origin",
     "Preemption",
     "Setting",
@@ -37,5 +39,6 @@ __all__ = [
     "effective_mode",
     "load",
     "pool_from",
+    "read_feeds",
     "rules_from",
 ]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from vramline.model.ask import PolicyName, RealtimeMode
+from vramline.settings.observation_feeds import as_observations
 from vramline.settings.values import (
     Address,
     as_address,
@@ -167,6 +168,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Where an agent serves /metrics and /healthz. Default loopback, as `listen`."""
     nvml_library: str = ""
     """NVML library, or its folder, that is used instead of looking for one. Default empty: it is found."""
+    observations: str = ""
+    """Others that are asked what is on the cards of nodes without an agent. Default empty: nobody."""
     agent_listen: Address | None = None
     """Where agents open their streams, over TLS. Default nowhere: who runs it in a cluster says so."""
     scheduler_name: str = "vramline"
@@ -325,6 +328,12 @@ SETTINGS: tuple[Setting, ...] = (
         parse=as_path,
         accepted="an absolute path to libnvidia-ml.so.1 or its folder, or empty to look for it",
         flag="--library",
+    ),
+    Setting(
+        name="observations",
+        field="observations",
+        parse=as_observations,
+        accepted="prometheus=URL, dcgm=URL, hami=URL, separated by commas; {node} is each node's name",
     ),
     Setting(
         name="agentListen",

@@ -252,6 +252,18 @@ def test_no_line_is_wider_than_the_terminal_and_no_number_is_cut(life: LivingClu
     assert all(f" {card.total_mib:,} " in printed and f" {card.held_mib:,} " in printed for card in cards)
 
 
+def test_who_looked_and_when_stands_below_the_table(life: LivingCluster) -> None:
+    fleet, now = life.cluster.fleet, life.cluster.now()
+    seen = [card_state(fleet, uuid, now=now, max_age_s=90.0) for uuid in life.cards]
+    cards = [msgspec.structs.replace(card, source="agent's stream", observed_age_s=2.4) for card in seen[:2]]
+    cards += [msgspec.structs.replace(seen[2], source="GpuReport", observed_age_s=31.0)]
+    output = io.StringIO()
+
+    Console(width=120, file=output).print(gpus_table(cards, width=120, plain=True))
+
+    assert "seen  GpuReport 1, at most 31 s ago; agent's stream 2, at most 2 s ago" in output.getvalue()
+
+
 @pytest.mark.parametrize(
     ("amounts", "drawn"),
     [

@@ -45,7 +45,7 @@ def test_a_pod_that_waits_for_a_releasing_neighbour() -> None:
 . AllReleasing=<true> SlotsLeft=<99> CoresLeft=<100 %> Fits=<false>
 [IDLE_CHECK] pod=<ns/new> node=<n1> gpu=<GPU-a> TotalMemory=<32600 MiB> UsableMemory=<32600 MiB>
 . AllocatedMemory=<24000 MiB> UnmanagedMemory=<300 MiB> Margin=<100 MiB> RequestedMemory=<16000 MiB>
-. AvailableMemory=<8200 MiB> Enough=<false> Basis=<observed> ObservedAge=<12 s>
+. AvailableMemory=<8200 MiB> Enough=<false> Basis=<observed> ObservedAge=<12 s> Source=<GpuReport>
 [RESOURCE_CHECK] pod=<ns/new> node=<n1> gpu=<GPU-a> TotalMemory=<32600 MiB> UsableMemory=<32600 MiB>
 . AllocatedMemory=<24000 MiB> UnmanagedMemory=<300 MiB> Margin=<100 MiB> RequestedMemory=<16000 MiB>
 . ReleasingMemory=<24000 MiB> AvailableMemory=<32200 MiB> Enough=<true>

@@ -150,6 +150,7 @@ def test_an_unknown_card_harms_nobody(world: World) -> None:
 
 
 def test_nobody_can_speak_of_another_nodes_card(world: World) -> None:
+    world.live.set_node(node_object("n2"))
     seen = report({"uuid": CARD, "totalMiB": TOTAL, "usedMiB": 8_000}, node="n2")
 
     assert world.live.sightings.take_sample(msgspec.structs.replace(seen, observed_at=world.now)) == 1

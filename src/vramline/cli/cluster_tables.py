@@ -44,7 +44,21 @@ def gpus_table(cards: Sequence[CardState], *, width: int, plain: bool) -> Render
         width=width,
     )
     notes = [f"{card.node}/{card.uuid}: {note}" for card in cards for note in card.notes]
-    return Group(table, *_footer(notes, books=any(card.basis == "books" for card in cards), plain=plain))
+    footer = _footer(notes, books=any(card.basis == "books" for card in cards), plain=plain)
+    return Group(table, *footer[:2], *_say_sources(cards), *footer[2:])
+
+
+def _say_sources(cards: Sequence[CardState]) -> list[RenderableType]:
+    """Say who looked at the cards, and how long ago at most."""
+    oldest: dict[str, tuple[int, float]] = {}
+    for card in cards:
+        if card.source is not None and card.observed_age_s is not None:
+            count, age_s = oldest.get(card.source, (0, 0.0))
+            oldest[card.source] = count + 1, max(age_s, card.observed_age_s)
+    told = [
+        f"{source} {count}, at most {age_s:,.0f} s ago" for source, (count, age_s) in sorted(oldest.items())
+    ]
+    return [Text("seen  " + "; ".join(told), style="dim")] if told else []
 
 
 def nodes_table(nodes: Sequence[NodeState], *, width: int, plain: bool) -> RenderableType:

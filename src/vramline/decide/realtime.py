@@ -78,7 +78,7 @@ def prefer(look: Look, sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 def _modes_of_nodes(columns: GpuColumns, rules: Rules) -> npt.NDArray[np.int8] | None:
     """Return the mode in force for each row; None: no node has one of its own that would count."""
-    if rules.pod_mode is not None or not columns.node_mode.any():
+    if rules.pod_mode is not None or not columns.has_node_modes:
         return None
     in_force = [mode_on_node(rules, own, enabled=enabled) for own, enabled in NODE_MODES]
     table = np.array([_MODES.index(mode) for mode in in_force], dtype=np.int8)

@@ -129,6 +129,7 @@ def _card_lines(fleet: Fleet, pod: str, node: str, card: CardLine) -> Iterator[s
         Enough=card.ask_mib <= card.free_mib,
         Basis=card.basis,
         ObservedAge=None if card.observed_age_s is None else f"{card.observed_age_s:.0f} s",
+        Source="nobody" if seen is None else seen.source,
     )
     yield _line(
         "RESOURCE_CHECK",

@@ -7,6 +7,7 @@ is a copy of what `law.take_account` said; nothing is computed here a second tim
 Rules read the arrays through `GpuColumns.<name>`, which are views cut to the rows in use.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -89,6 +90,10 @@ class GpuColumns:
         self._idle: dict[int, list[int]] = {}
         self._starts = np.zeros(16, dtype=np.int64)
         self._node_of_block = np.zeros(16, dtype=np.int64)
+        self.has_streams = False
+        """Whether any card was ever seen through a stream, whose word becomes void before it is old."""
+        self.has_node_modes = False
+        """Whether any node ever had a mode of the real-time check of its own."""
         self.row_of: dict[str, int] = {}
         self._gpu_at: list[PhysicalGpu | None] = []
         self.models: list[str] = []
@@ -114,6 +119,7 @@ class GpuColumns:
         copy._starts, copy._node_of_block = self._starts.copy(), self._node_of_block.copy()
         copy.row_of, copy._gpu_at = dict(self.row_of), list(self._gpu_at)
         copy.models, copy._model_index = list(self.models), dict(self._model_index)
+        copy.has_streams, copy.has_node_modes = self.has_streams, self.has_node_modes
         return copy
 
     def only(self, number: int) -> "GpuColumns":
@@ -128,6 +134,7 @@ class GpuColumns:
         alone.row_of = {gpu.uuid: row for row, gpu in enumerate(block.gpus)}
         alone._gpu_at = self._gpu_at[rows]
         alone.models, alone._model_index = self.models, self._model_index
+        alone.has_streams, alone.has_node_modes = self.has_streams, self.has_node_modes
         return alone
 
     def card(self, row: int) -> PhysicalGpu:
@@ -201,15 +208,15 @@ class GpuColumns:
         else:
             arrays["observed_at"][row] = observation.at
             arrays["void_at"][row] = observation.void_at
+            self.has_streams = self.has_streams or observation.void_at != math.inf
             arrays["used_percent"][row] = 100.0 * observation.used / gpu.total
         known = observation is not None and not isinstance(observation.utilization_percent, Unknown)
         arrays["utilization"][row] = observation.utilization_percent if observation and known else np.nan
 
     def fresh(self, *, now: float, max_age_s: float) -> npt.NDArray[np.bool_]:
         """Return by row whether there is an observation young enough to count."""
-        young = self.observed_at >= now - max_age_s
-        valid: npt.NDArray[np.bool_] = young & (self.void_at > now)
-        return valid
+        young: npt.NDArray[np.bool_] = self.observed_at >= now - max_age_s
+        return young & (self.void_at > now) if self.has_streams else young
 
     def is_fresh(self, row: int, *, now: float, max_age_s: float) -> bool:
         """The same for one row."""
@@ -256,6 +263,7 @@ class GpuColumns:
         """Say which mode of the real-time check a block's node has of its own."""
         block = self.blocks[number]
         code = NODE_MODES.index((own, enabled and own is None))
+        self.has_node_modes = self.has_node_modes or code != 0
         self._arrays["node_mode"][block.start : block.start + block.width] = code
 
     def _intern(self, model: str) -> int:

@@ -63,8 +63,8 @@ class Sightings:
     def take_sample(self, sample: GpuReport, source: ObservationSource = ObservationSource.STREAM) -> int:
         """Look at cards through a stream's sample; return how many it names that its node does not have."""
         at, strangers = sample.observed_at, 0
-        if at is None:
-            return 0
+        if at is None or self._fleet.node(sample.node) is None:
+            return 0  # a stream may be faster than the list of nodes
         void_at = at + self._stream_max_age_s
         if self._is_the_same(sample):
             busy = {gpu.uuid or "": _busy(gpu) for gpu in sample.gpus or ()}

@@ -182,6 +182,9 @@ def test_the_other_modes_bind_it(
     create(admin, mode, mode=mode)
 
     wait_until(lambda: node_of(admin, mode) == "n1", "the pod to be bound")
+    if mode == "warning":
+        wait_until(lambda: bool(notes_about(admin, mode)), "the event")
+        assert "StrictWouldRefuse" in notes_about(admin, mode)[0]
 
 
 # ── between filter and bind ──────────────────────────────────────────────────────────────────────────
@@ -287,9 +290,22 @@ def test_the_agent_sees_a_process_on_the_card_and_its_end_lets_the_pod_in(
     admin.delete("/api/v1/nodes/real").raise_for_status()
 
 
+def test_a_node_whose_agents_environment_says_warning_is_only_warned_about(
+    plane: ControlPlane, admin: httpx.Client, vramline: VramlineProcess, port: int, tmp_path: Path
+) -> None:
+    admin.post("/api/v1/nodes", json=gpu_node("real", allocatable={"nvidia.com/gpu": "1"})).raise_for_status()
+    nvml = FakeNvml(tmp_path, Card("GPU-warned-0", total=TOTAL, used=6_144, processes={os.getpid(): 6_144}))
+    with running_vramline_agent(plane, admin, nvml, port, HAMI_REALTIME_CHECK_MODE="warning"):
+        wait_until(lambda: card_of(vramline, "GPU-warned-0")["source"] == "agent's stream", "a sample")
+        create(admin, "warned", node="real")
+
+        wait_until(lambda: node_of(admin, "warned") == "real", "the pod to be bound")
+    admin.delete("/api/v1/nodes/real").raise_for_status()
+
+
 @contextmanager
 def running_vramline_agent(
-    plane: ControlPlane, admin: httpx.Client, nvml: FakeNvml, port: int
+    plane: ControlPlane, admin: httpx.Client, nvml: FakeNvml, port: int, **environment: str
 ) -> Iterator[Child]:
     """Run the real command on stand-in cards, with a token as its pod would have it."""
     token, bundle = plane.folder / "agent.token", plane.folder / "agent-ca.crt"
@@ -301,7 +317,7 @@ def running_vramline_agent(
     arguments += ["--scheduler", f"127.0.0.1:{port}", "--library", str(nvml.library)]
     arguments += ["--token-file", str(token), "--ca-file", str(bundle)]
     arguments += ["--kubeconfig", str(plane.folder / "admin.kubeconfig"), "--metrics-listen", "127.0.0.1:0"]
-    env = {"VRAMLINE_LOG_FORMAT": "json", "PATH": os.environ["PATH"], **nvml.environment()}
+    env = {"VRAMLINE_LOG_FORMAT": "json", "PATH": os.environ["PATH"], **nvml.environment(), **environment}
     child = Child("agent", arguments, plane.folder / "agent.log", env)
     try:
         yield child

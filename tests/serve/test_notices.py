@@ -1,12 +1,15 @@
 """Events: one for a pod that waits and why, none for anything else."""
 
-from builders import ask, fleet_of, gpu, node
+from builders import ask, fleet_of, gpu, node, observation, process
 from vramline.decide.engine import decide
 from vramline.explain.decision import explain_decision
+from vramline.explain.ghosts import Ghost
 from vramline.explain.history import DecisionRecord, PodOutcome
 from vramline.kube.events import Notice, Severity
+from vramline.model.ask import RealtimeMode
 from vramline.model.rules import Rules
-from vramline.serve.notices import TellingHistory, notice_of
+from vramline.serve.notices import TellingHistory, notice_of, notice_of_ghost, notice_of_warning
+from vramline.units import Mib
 
 
 def record(mib: int, outcome: PodOutcome) -> DecisionRecord:
@@ -46,3 +49,24 @@ def test_a_history_tells_and_remembers() -> None:
 
     assert len(history) == 2
     assert [notice.reason for notice in told] == ["GpuTooSmall"]
+
+
+def test_a_pod_that_is_placed_against_the_cards_word_is_told_of() -> None:
+    fleet = fleet_of(node("n1", gpu()))
+    fleet.observe("GPU-a", observation(30_000, process(30_000)))
+    decision = decide(fleet, ask(8_000), Rules(mode=RealtimeMode.WARNING), now=100.0)
+
+    notice = notice_of_warning(decision)
+
+    assert (notice.regarding.kind, notice.reason) == ("Pod", "StrictWouldRefuse")
+    assert "StrictWouldRefuse" in notice.note
+    assert "8,000" in notice.note
+
+
+def test_a_ghost_is_told_on_its_node_with_the_process_that_holds_it() -> None:
+    ghost = Ghost(node="n1", gpu="GPU-a", pod="ns/p", ended_s=75.0, pids=(4711,), mib=Mib(24_000))
+
+    notice = notice_of_ghost(ghost)
+
+    assert (notice.regarding.kind, notice.regarding.name, notice.reason) == ("Node", "n1", "GhostMemory")
+    assert notice.note == "GPU GPU-a: ns/p ended 75 s ago, and process 4711 of it still holds 24,000 MiB"

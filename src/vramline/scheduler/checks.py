@@ -33,11 +33,18 @@ _STALE = CODE_OF[Reason.STALE_OBSERVATION]
 class Checks:
     """Takes note of decisions, at bind for every pod, at filter for those that fit nowhere."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        tell: Callable[[Decision], None] = lambda _: None,
+    ) -> None:
+        """`tell` hears of every pod that is placed where strict would have refused it."""
         self.tallies = Tallies()
         self.waiting = WaitingPods()
         """Those that fitted nowhere when they were last tried."""
         self._clock = clock
+        self._tell = tell
         self._said: OrderedDict[tuple[str, ...], float] = OrderedDict()
         self._log = structlog.get_logger()
 
@@ -53,7 +60,7 @@ class Checks:
         row = int(rows[np.argmax(decision.free[rows])])
         self.tallies.count(Happening.CHECKS, decision.mode, "failed")
         self.tallies.count(Happening.CHANGED, decision.mode, "refused")
-        self._say_refused(fleet, decision, row)
+        self._say_refused(fleet, decision, row, free=int(decision.free[row]))
 
     def placed(self, fleet: Fleet, decision: Decision) -> None:
         """Cards of a node were chosen: say of each whether the check agreed, or could not tell."""
@@ -68,7 +75,8 @@ class Checks:
             elif warning.code is WarningCode.STRICT_WOULD_REFUSE:
                 self.tallies.count(Happening.CHECKS, decision.mode, "failed")
                 self.tallies.count(Happening.CHANGED, decision.mode, "warned")
-                self._say_refused(fleet, decision, row)
+                self._say_refused(fleet, decision, row, free=warning.free)
+                self._tell(decision)
             else:
                 self.tallies.count(Happening.CHECKS, decision.mode, "fallen_back")
                 age = "nobody ever looked" if warning.age_s is None else f"seen {warning.age_s:.0f} s ago"
@@ -103,7 +111,7 @@ class Checks:
                     error=error,
                 )
 
-    def _say_refused(self, fleet: Fleet, decision: Decision, row: int) -> None:
+    def _say_refused(self, fleet: Fleet, decision: Decision, row: int, *, free: int | None) -> None:
         gpu = fleet.columns.card(row)
         if not self._is_news("refused", decision.ask.pod_uid, gpu.node):
             return
@@ -116,7 +124,7 @@ class Checks:
             realUsedMem=_known(None if seen is None else seen.used),
             totalMem=gpu.total,
             nodeID=gpu.node,
-            freeMem=int(decision.free[row]),
+            freeMem=free,
             mode=decision.mode.value,
         )
 

@@ -1,4 +1,4 @@
-"""Events about pods that could not be placed: one for a pod and reason, none for a pod that is bound.
+"""Events: why a pod waits, that one was placed against the card's word, and what outlived its pod.
 
 Whoever is asked tells, and only the kube-scheduler that leads asks, so every event has one author.
 kube-scheduler itself writes the condition PodScheduled with the same reason; no condition is written here.
@@ -8,11 +8,14 @@ from collections.abc import Callable
 
 from vramline.explain.ghosts import Ghost, say_ghost
 from vramline.explain.history import DecisionRecord, History, PodOutcome
+from vramline.explain.message import warning_sentences
 from vramline.kube.client import KubeClient
 from vramline.kube.events import Journal, Notice, Recorder, Regarding, Reporter, Severity
+from vramline.model.decision import Decision
+from vramline.model.reason import WarningCode
 from vramline.wire.keys import GROUP
 
-__all__ = ["TellingHistory", "notice_of", "notice_of_ghost", "open_recorder"]
+__all__ = ["TellingHistory", "notice_of", "notice_of_ghost", "notice_of_warning", "open_recorder"]
 
 _LIFE_S = 3600.0
 """API servers keep an event for an hour; the same reason is news again after that."""
@@ -47,6 +50,18 @@ def notice_of(record: DecisionRecord) -> Notice | None:
         reason=reason,
         action=_ACTION,
         note=record.explanation.message,
+        severity=Severity.WARNING,
+    )
+
+
+def notice_of_warning(decision: Decision) -> Notice:
+    """Say of a pod that it is placed where strict mode would have refused it."""
+    namespace, _, name = decision.ask.pod.partition("/")
+    return Notice(
+        regarding=Regarding(kind="Pod", name=name, namespace=namespace, uid=decision.ask.pod_uid),
+        reason=WarningCode.STRICT_WOULD_REFUSE,
+        action=_ACTION,
+        note="; ".join(warning_sentences(decision)),
         severity=Severity.WARNING,
     )
 

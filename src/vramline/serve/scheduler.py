@@ -36,7 +36,7 @@ from vramline.serve.agents import run_agent_listener
 from vramline.serve.feeds import Feeds
 from vramline.serve.following import Follower
 from vramline.serve.identity import keep_identity
-from vramline.serve.notices import TellingHistory, notice_of_ghost, open_recorder
+from vramline.serve.notices import TellingHistory, notice_of_ghost, notice_of_warning, open_recorder
 from vramline.serve.quick_http import quick_protocol
 from vramline.serve.server import QuietServer
 from vramline.serve.webhook import run_webhook
@@ -99,15 +99,16 @@ class SchedulerProcess:
             streams = AgentStreams(live.sightings, live.now)
             feeds = Feeds(client, live, rng=rng)
             elector = self._elector(client, live, rng)
-            eyes = Eyes(live, streams)
-            waker = Waker(live, streams, eyes.checks.waiting, eyes.checks.tallies)
-            committer = Committer(live, KubeStore(client), lambda: elector.epoch or None, eyes=eyes)
             recorder = open_recorder(client, self._place)
+            checks = Checks(tell=lambda decision: recorder.record(notice_of_warning(decision)))
+            eyes = Eyes(live, streams, checks)
+            waker = Waker(live, streams, checks.waiting, checks.tallies)
+            committer = Committer(live, KubeStore(client), lambda: elector.epoch or None, eyes=eyes)
             preempter = Preempter(
                 live, KubeStore(client), committer.leads, recorder.record, clock=time.monotonic
             )
             cluster = RealCluster(live, committer, preempter if self._preempts else None)
-            server = self._server(cluster, TellingHistory(recorder.record), feeds, eyes.checks)
+            server = self._server(cluster, TellingHistory(recorder.record), feeds, checks)
             stop = asyncio.Event()
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)

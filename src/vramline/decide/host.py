@@ -1,7 +1,8 @@
 """What kube-scheduler checks before GPUs matter: readiness, cordons, taints, affinity, CPU, memory, pods.
 
-Used by the embedded cluster only. Rules that depend on the pod's wishes alone are computed once for all
-pods with the same wishes (`refuse_by_wishes`), the rest is arithmetic on arrays (`refuse_by_room`).
+Used by the embedded cluster, and to guess ahead of kube-scheduler. Rules that depend on the pod's wishes
+alone are computed once for all pods with the same wishes (`refuse_by_wishes`), the rest is arithmetic on
+arrays (`refuse_by_room`).
 """
 
 import numpy as np

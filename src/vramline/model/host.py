@@ -1,6 +1,6 @@
 """CPU, memory and pod places of every node: what kube-scheduler counts, for the embedded cluster.
 
-Against a real cluster kube-scheduler has done this before it asks; there nothing here is used.
+Against a real cluster kube-scheduler has done this before it asks; there it only serves to guess ahead.
 """
 
 import numpy as np
@@ -17,10 +17,11 @@ _NO_LIMIT = 2**62
 class HostColumns:
     """What is left of each node besides GPUs, by node number of the fleet."""
 
-    def __init__(self) -> None:
-        self.cpu_milli = np.zeros(16, dtype=np.int64)
-        self.memory_bytes = np.zeros(16, dtype=np.int64)
-        self.pods = np.zeros(16, dtype=np.int64)
+    def __init__(self, size: int = 16) -> None:
+        """`size` is for how many node numbers there is room at first; it grows."""
+        self.cpu_milli = np.zeros(size, dtype=np.int64)
+        self.memory_bytes = np.zeros(size, dtype=np.int64)
+        self.pods = np.zeros(size, dtype=np.int64)
 
     def set_node(self, number: int, node: Node) -> None:
         """Write a node's room as if it were empty; its pods are taken off again by the caller."""

@@ -93,6 +93,10 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """Whether less important pods may be sent away for it (preemptionPolicy is not Never)."""
     nominated: str | None = None
     """The node that it is nominated to: a hint that keeps no memory."""
+    scheduler: str = ""
+    """Who is to place it, by the name in its spec."""
+    is_plain: bool = True
+    """Whether nothing in it depends on where other pods or volumes are, or prefers some nodes to others."""
     preempts_on: str | None = None
     """The node from which others were sent away for it: what it asks for is kept for it there."""
     holds_devices: bool = False

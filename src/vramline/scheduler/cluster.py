@@ -12,6 +12,7 @@ from vramline.model.pod import Pod
 from vramline.model.rules import Rules
 from vramline.scheduler.commit import Committer
 from vramline.scheduler.live import LiveState
+from vramline.scheduler.nominator import Nominator
 from vramline.scheduler.preempter import Preempter
 
 __all__ = ["RealCluster"]
@@ -20,11 +21,19 @@ __all__ = ["RealCluster"]
 class RealCluster:
     """Satisfies `model.cluster.Cluster`."""
 
-    def __init__(self, live: LiveState, committer: Committer, preempter: Preempter | None = None) -> None:
+    def __init__(
+        self,
+        live: LiveState,
+        committer: Committer,
+        preempter: Preempter | None = None,
+        nominator: Nominator | None = None,
+    ) -> None:
         self.live = live
         self.committer = committer
         self.preempter = preempter
         """None: nobody is sent away where VRAM alone is short."""
+        self.nominator = nominator
+        """None: kube-scheduler gets no hints."""
 
     @property
     def fleet(self) -> Fleet:
@@ -66,8 +75,12 @@ class RealCluster:
 
     async def recall(self, pod_uid: str) -> None:
         """Take back what an earlier attempt promised to an unbound pod and did not keep."""
+        if self.nominator is not None:
+            self.nominator.tried(pod_uid)
         await self.committer.recall(pod_uid)
 
     async def bind(self, pod_uid: str, node: str) -> BindOutcome:
         """Claim cards on the node, and bind."""
+        if self.nominator is not None:
+            await self.nominator.settle(pod_uid)
         return await self.committer.bind(pod_uid, node)

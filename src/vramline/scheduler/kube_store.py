@@ -109,11 +109,18 @@ class KubeStore:
             "message": why,
             "lastTransitionTime": now,
         }
+        return await self._patch_status(pod, version, {"nominatedNodeName": node, "conditions": [condition]})
+
+    async def hint_node(self, pod: Pod, version: str, node: str) -> PodObject | Conflict | Unclear:
+        """Nominate a pod for nothing but speed, if it is still at `version`."""
+        return await self._patch_status(pod, version, {"nominatedNodeName": node})
+
+    async def _patch_status(
+        self, pod: Pod, version: str, status: dict[str, object]
+    ) -> PodObject | Conflict | Unclear:
+        """Change a pod's status under the conditions of its UID and version."""
         patch = Patch(
-            {
-                "metadata": {"uid": pod.uid, "resourceVersion": version},
-                "status": {"nominatedNodeName": node, "conditions": [condition]},
-            },
+            {"metadata": {"uid": pod.uid, "resourceVersion": version}, "status": status},
             "application/strategic-merge-patch+json",
         )
         key = ObjectKey(pod.name, pod.namespace)

@@ -12,7 +12,17 @@ from vramline.model.pod import Pod
 from vramline.wire.kubernetes import PodObject
 from vramline.wire.ledger_v1alpha1 import GpuLedger
 
-__all__ = ["Binding", "Conflict", "Done", "EvictionStore", "Refused", "Store", "Unclear", "Written"]
+__all__ = [
+    "Binding",
+    "Conflict",
+    "Done",
+    "EvictionStore",
+    "HintStore",
+    "Refused",
+    "Store",
+    "Unclear",
+    "Written",
+]
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -72,6 +82,14 @@ class EvictionStore(Protocol):
 
     async def read_pod(self, namespace: str, name: str) -> PodObject | Unclear | None:
         """Read a pod past every cache; None: there is none."""
+        ...
+
+
+class HintStore(Protocol):
+    """The API server, as far as hints to kube-scheduler are concerned."""
+
+    async def hint_node(self, pod: Pod, version: str, node: str) -> PodObject | Conflict | Unclear:
+        """Have kube-scheduler try a node first, if the pod is still at `version`."""
         ...
 
 

@@ -55,6 +55,8 @@ async def filter_nodes(cluster: Cluster, journal: Journal, args: ExtenderArgs) -
     if pod.ask is None:
         return _answer(args, None, {}, {})
     await cluster.recall(pod.uid)
+    if len(args.names) == 1 and _fits_alone(cluster, journal, pod, pod.ask, args.names[0]):
+        return _answer(args, None, {}, {})
     numbers = cluster.fleet.node_numbers(args.names)
     decision = _decide_among(cluster, pod, pod.ask, numbers)
     journal.last_filter = decision
@@ -120,14 +122,15 @@ class _Look:
             outcome=outcome,
             node=self._node if outcome is PodOutcome.BOUND else None,
             gpus=gpus,
-            explanation=explain_decision(self._alone, self._decide(), self._rules, most_nodes=1, why=False),
+            explanation=explain_decision(self._alone, self.decide(), self._rules, most_nodes=1, why=False),
         )
 
     def lines(self) -> list[NodeLine]:
         """Say what the ask met on the node."""
-        return [node_line(self._alone, self._decide(), 0)]
+        return [node_line(self._alone, self.decide(), 0)]
 
-    def _decide(self) -> Decision:
+    def decide(self) -> Decision:
+        """Decide about the node as it was."""
         return decide(self._alone, self._ask, self._rules, now=self._at, candidates=self._candidates)
 
 
@@ -140,6 +143,17 @@ def _pod_of(cluster: Cluster, journal: Journal, document: AskedPod) -> Pod:
         pod = read_pod(read_asked_pod(document))
     journal.last_pod = document, pod
     return pod
+
+
+def _fits_alone(cluster: Cluster, journal: Journal, pod: Pod, ask: Ask, node: str) -> bool:
+    """Whether the only node in question fits: usually one to which the pod is nominated."""
+    if cluster.fleet.node(node) is None:
+        return False
+    look = _Look(cluster, pod, ask, node)
+    if look.decide().placement is None:
+        return False
+    journal.filtered(pod.uid, look.lines)
+    return True
 
 
 def _decide_among(cluster: Cluster, pod: Pod, ask: Ask, numbers: Numbers) -> Decision:

@@ -7,6 +7,7 @@ import random
 import signal
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
@@ -28,6 +29,7 @@ from vramline.scheduler.commit import Committer
 from vramline.scheduler.eyes import Eyes
 from vramline.scheduler.kube_store import KubeStore
 from vramline.scheduler.live import LiveState
+from vramline.scheduler.nominator import HintRules, Nominator
 from vramline.scheduler.other_sources import OtherSources
 from vramline.scheduler.preempter import Preempter
 from vramline.scheduler.tls import LiveTls
@@ -40,7 +42,16 @@ from vramline.serve.notices import TellingHistory, notice_of_ghost, notice_of_wa
 from vramline.serve.quick_http import quick_protocol
 from vramline.serve.server import QuietServer
 from vramline.serve.webhook import run_webhook
-from vramline.settings import Adoption, Preemption, Settings, pool_from, read_feeds, rules_from
+from vramline.settings import (
+    Adoption,
+    NominateAhead,
+    Preemption,
+    Settings,
+    pool_from,
+    read_feeds,
+    rules_from,
+)
+from vramline.telemetry.tallies import Tallies
 
 __all__ = ["ElectionRules", "SchedulerProcess"]
 
@@ -107,7 +118,8 @@ class SchedulerProcess:
             preempter = Preempter(
                 live, KubeStore(client), committer.leads, recorder.record, clock=time.monotonic
             )
-            cluster = RealCluster(live, committer, preempter if self._preempts else None)
+            nominator = self._nominator(live, KubeStore(client), committer.leads, checks.tallies)
+            cluster = RealCluster(live, committer, preempter if self._preempts else None, nominator)
             server = self._server(cluster, TellingHistory(recorder.record), feeds, checks)
             stop = asyncio.Event()
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -119,19 +131,19 @@ class SchedulerProcess:
                 nodes="all" if live.pool is None else f"{live.pool.key}={live.pool.value}",
             )
             async with asyncio.TaskGroup() as tasks:
-                following = tasks.create_task(feeds.run())
-                reaping = tasks.create_task(_reap(committer, live, feeds, recorder))
-                preempting = tasks.create_task(preempter.run())
+                reaping = _reap(committer, live, feeds, recorder)
+                ahead = [] if nominator is None else [nominator.run()]
+                endless = [feeds.run(), reaping, preempter.run(), recorder.run(), *ahead]
+                background = [tasks.create_task(each) for each in endless]
                 leading = tasks.create_task(self._lead(client, elector, feeds, stop))
                 serving = tasks.create_task(server.serve(sockets=[self.listener]))
-                telling = tasks.create_task(recorder.run())
                 asking = tasks.create_task(self._ask_others(live, stop))
                 waking = tasks.create_task(waker.run(stop, committer.leads))
                 facing = tasks.create_task(self._face_the_network(client, streams, live, feeds, stop))
                 await stop.wait()
                 server.should_exit = True
                 await asyncio.gather(serving, leading, facing, waking, asking)
-                for task in (following, reaping, preempting, telling):
+                for task in background:
                     task.cancel()
             log.info("scheduler.stopped")
 
@@ -166,6 +178,14 @@ class SchedulerProcess:
             if agents is not None:
                 tasks.create_task(run_agent_listener(agents, tls, client, streams, clock=live.now, stop=stop))
                 tasks.create_task(_expire_sightings(live, stop))
+
+    def _nominator(
+        self, live: LiveState, store: KubeStore, leads: Callable[[], bool], tallies: Tallies
+    ) -> Nominator | None:
+        if self.settings.nominate_ahead is NominateAhead.OFF:
+            return None
+        rules = HintRules(scheduler_name=self.settings.scheduler_name)
+        return Nominator(live, store, leads, rules, clock=time.monotonic, tallies=tallies)
 
     @property
     def _preempts(self) -> bool:

@@ -38,6 +38,7 @@ __all__ = [
     "Adoption",
     "LogFormat",
     "LogLevel",
+    "NominateAhead",
     "Origin",
     "Preemption",
     "Setting",
@@ -78,6 +79,14 @@ class Preemption(enum.StrEnum):
     ON = "on"
     OFF = "off"
     """Only kube-scheduler preempts, for what it counts itself."""
+
+
+class NominateAhead(enum.StrEnum):
+    """Whether kube-scheduler is told ahead which node to try first."""
+
+    AUTO = "auto"
+    """Where that pays: many nodes, and many pods that wait."""
+    OFF = "off"
 
 
 class LogLevel(enum.StrEnum):
@@ -148,6 +157,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     preemption: Preemption = Preemption.ON
     """Whether pods are sent away for more important ones that lack nothing but VRAM. Default on: that is what
     a PriorityClass promises; whose class says preemptionPolicy Never is left out anyway."""
+    nominate_ahead: NominateAhead = NominateAhead.AUTO
+    """Whether waiting pods get a hint which node kube-scheduler should try first. Default auto: it costs a
+    write a pod, and pays only where many pods wait and there are many nodes."""
     node_pool_label_key: str = ""
     """Label that a node must carry to get GPU pods. Default empty: all nodes."""
     node_pool_label_value: str = ""
@@ -278,6 +290,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(name="adoption", field="adoption", parse=one_of(Adoption), accepted=_words(Adoption)),
     Setting(name="policy", field="policy", parse=one_of(PolicyName), accepted=_words(PolicyName)),
     Setting(name="preemption", field="preemption", parse=on_or_off(Preemption), accepted=_words(Preemption)),
+    Setting(
+        name="nominateAhead",
+        field="nominate_ahead",
+        parse=on_or_off(NominateAhead),
+        accepted=_words(NominateAhead),
+    ),
     Setting(
         name="nodePoolLabelKey",
         field="node_pool_label_key",

@@ -26,6 +26,12 @@ class Happening(enum.Enum):
     LOOKS = ("vramline_live_looks_total", "Live looks at GPUs in the moment of binding.", ("result",))
     WAKES = ("vramline_wakes_total", "Nodes touched so that waiting pods are tried again.", ("result",))
 
+    NOMINATIONS = (
+        "vramline_nominations_total",
+        "Pods for which kube-scheduler was to be told ahead which node to try first.",
+        ("result",),
+    )
+
     @property
     def metric(self) -> str:
         """The name Prometheus knows it by."""

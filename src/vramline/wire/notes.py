@@ -8,7 +8,7 @@ from vramline.wire.identity import subject_of
 from vramline.wire.kubernetes import Affinity, PodObject, PodSpec
 from vramline.wire.stages import list_containers
 
-__all__ = ["list_annotation_notes", "list_notes"]
+__all__ = ["is_particular", "list_annotation_notes", "list_notes"]
 
 _ACTED_ON = {
     "cpu",
@@ -57,6 +57,11 @@ def list_notes(pod: PodObject, *, asks: bool) -> tuple[str, ...]:
     if not spec.node_name and pod.metadata.deletion_timestamp is not None:
         notes.append("deletion was asked for before the pod was placed, so it is not placed any more")
     return tuple(notes)
+
+
+def is_particular(spec: PodSpec) -> bool:
+    """Whether a pod may not or should not go just anywhere, for reasons that only kube-scheduler judges."""
+    return next(_unsimulated(spec), None) is not None
 
 
 def list_annotation_notes(pod: PodObject, *, asks: bool) -> Iterator[str]:

@@ -11,7 +11,7 @@ from vramline.wire.hami import decode_devices, sum_devices
 from vramline.wire.host_needs import read_host_needs
 from vramline.wire.identity import namespace_of, subject_of, uid_of
 from vramline.wire.kubernetes import ObjectMeta, PodObject, PodSpec, PodStatus
-from vramline.wire.notes import list_notes
+from vramline.wire.notes import is_particular, list_notes
 from vramline.wire.pod_life import read_life
 from vramline.wire.times import seconds_of
 from vramline.wire.uuids import card_of
@@ -47,6 +47,8 @@ def read_pod(pod: PodObject) -> Pod:
         priority=spec.priority or 0,
         may_preempt=spec.preemption_policy != "Never",
         nominated=(status.nominated_node_name or None) if waits else None,
+        scheduler=spec.scheduler_name or "",
+        is_plain=not is_particular(spec),
         preempts_on=_preempts_on(status) if waits else None,
         holds_devices=_holds_devices(spec),
         reserves_group=_reserved_group(meta),

@@ -1,0 +1,176 @@
+"""Nominate ahead: tell kube-scheduler which node to try first, for pods that wait in its queue.
+
+kube-scheduler looks at every node for every pod, because sampling would hide the one node that fits; but the
+node in `status.nominatedNodeName` it tries first, alone. Where many pods wait and there are many nodes, that
+costs a third write a pod and saves far more. A hint, never a promise: the claim is made at bind, and where
+the node does not do, kube-scheduler looks at the others as it would have anyway.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+import structlog
+
+from vramline.model.ledger import Reservation
+from vramline.model.pod import Pod, PodPhase
+from vramline.scheduler.foresight import Foresight
+from vramline.scheduler.live import LiveState
+from vramline.scheduler.store import Conflict, HintStore, Unclear
+from vramline.telemetry.tallies import Happening, Tallies
+from vramline.wire.kubernetes import PodObject
+
+__all__ = ["HintRules", "Nominator"]
+
+_LOOK_EVERY_S = 0.25
+_MOST_A_LOOK = 100
+"""Together with the pause between two looks: at most 400 nominations a second."""
+_AT_ONCE = 8
+"""Writes under way."""
+_BREATH = 2
+"""Pods that are planned before everybody else has a turn."""
+_LEFT_ALONE_S = 10.0
+"""How long a pod that kube-scheduler has just tried is not touched."""
+
+
+class HintRules(msgspec.Struct, frozen=True, kw_only=True):
+    """Who gets hints, and from when on a third write a pod pays; docs/performance.md has the figures."""
+
+    scheduler_name: str = "vramline"
+    """Pods for other schedulers are none of our business."""
+    nodes: int = 300
+    """With fewer, kube-scheduler looks at all of them in less time than the write takes."""
+    waiting: int = 20
+    """With fewer, kube-scheduler is through before the hints are there."""
+    head: int = 8
+    """The next so many pods in the queue are left alone: kube-scheduler takes them before a hint arrives."""
+
+
+class Nominator:
+    """One leader's hints."""
+
+    def __init__(
+        self,
+        live: LiveState,
+        store: HintStore,
+        leads: Callable[[], bool],
+        rules: HintRules,
+        *,
+        clock: Callable[[], float],
+        tallies: Tallies | None = None,
+    ) -> None:
+        """`clock` measures durations: it must never jump."""
+        self._tallies = tallies or Tallies()
+        self._live = live
+        self._store = store
+        self._leads = leads
+        self._rules = rules
+        self._clock = clock
+        self._tried: dict[str, float] = {}
+        self._planned: dict[str, Reservation] = {}
+        """By pod, what stands behind a nomination of ours that is stored."""
+        self._under_way: dict[str, asyncio.Event] = {}
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._log = structlog.get_logger()
+
+    def tried(self, pod_uid: str) -> None:
+        """Hear that kube-scheduler tries a pod: a hint would come too late, and in the way of its bind."""
+        self._tried[pod_uid] = self._clock()
+
+    async def settle(self, pod_uid: str) -> None:
+        """Wait for a nomination of a pod that is being written: it gives the pod another version."""
+        over = self._under_way.get(pod_uid)
+        if over is not None:
+            await over.wait()
+
+    async def run(self) -> None:
+        """Look every now and then, until cancelled."""
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            if self._leads():
+                await self.step()
+
+    async def step(self) -> int:
+        """Look once, and return how many pods were nominated."""
+        self._forget()
+        if self._live.fleet.node_count < self._rules.nodes or not self._live.pods_are_complete:
+            return 0
+        waiting = [pod for pod in self._queue()[self._rules.head :] if _wants_a_hint(pod)]
+        if len(waiting) + self._rules.head < self._rules.waiting:
+            return 0
+        before, foresight = self._written(), Foresight(self._live)
+        wrong = [uid for uid, planned in self._planned.items() if not self._stands(foresight, uid, planned)]
+        waiting = [*(self._live.pods[uid] for uid in wrong), *waiting]
+        async with asyncio.TaskGroup() as writes:
+            for place, pod in enumerate(waiting[:_MOST_A_LOOK], start=1):
+                if place % _BREATH == 0:
+                    await asyncio.sleep(0)
+                planned = foresight.place(pod)
+                if planned is not None:
+                    writes.create_task(self._nominate(pod, planned))
+        written = self._written() - before
+        if written:
+            self._log.info("nominated.ahead", pods=written, waiting=len(waiting))
+        return written
+
+    def _written(self) -> int:
+        return self._tallies.of(Happening.NOMINATIONS, "written")
+
+    def _forget(self) -> None:
+        """Forget pods that no longer wait, nominations that are not ours any more, and old attempts."""
+        now, pods = self._clock(), self._live.pods
+        self._tried = {uid: at for uid, at in self._tried.items() if now - at < _LEFT_ALONE_S}
+        for uid, planned in list(self._planned.items()):
+            pod = pods.get(uid)
+            if pod is None or pod.phase is not PodPhase.PENDING or pod.nominated != planned.node:
+                del self._planned[uid]
+
+    def _queue(self) -> list[Pod]:
+        """Return the pods that kube-scheduler has still to try, about in the order in which it will."""
+        ours = self._rules.scheduler_name
+        waiting = [
+            pod
+            for uid, pod in self._live.backlog.items()
+            if pod.scheduler == ours and self._is_still_to_come(uid)
+        ]
+        return sorted(waiting, key=lambda pod: -pod.priority)
+
+    def _is_still_to_come(self, uid: str) -> bool:
+        return (
+            uid in self._live.backlog
+            and uid not in self._tried
+            and not self._live.is_held(uid)
+            and not self._live.nodes_promised_to(uid)
+        )
+
+    def _stands(self, foresight: Foresight, uid: str, planned: Reservation) -> bool:
+        """Whether a nomination of ours still makes sense; one that was tried is kube-scheduler's business."""
+        return foresight.keep(self._live.pods[uid], planned) or not self._is_still_to_come(uid)
+
+    async def _nominate(self, pod: Pod, planned: Reservation) -> None:
+        """Write one nomination, unless the pod's turn came meanwhile."""
+        async with self._slots:
+            if not self._leads() or not self._is_still_to_come(pod.uid):
+                return
+            over = self._under_way[pod.uid] = asyncio.Event()
+            try:
+                version = self._live.version_of(pod.uid)
+                stored = await self._store.hint_node(pod, version, planned.node)
+                self._take_answer(pod, planned, stored)
+            finally:
+                del self._under_way[pod.uid]
+                over.set()
+
+    def _take_answer(self, pod: Pod, planned: Reservation, stored: PodObject | Conflict | Unclear) -> None:
+        if isinstance(stored, Conflict | Unclear):
+            self._tallies.count(Happening.NOMINATIONS, "not written")
+            self._log.debug("nominated.not", pod=pod.key, node=planned.node, problem=stored.detail)
+            return
+        self._tallies.count(Happening.NOMINATIONS, "written")
+        self._planned[pod.uid] = planned
+        self._live.set_pod(stored)
+
+
+def _wants_a_hint(pod: Pod) -> bool:
+    """Whether a pod has no node to try yet, and no wishes that only kube-scheduler can weigh."""
+    return pod.is_plain and pod.nominated is None and pod.preempts_on is None

@@ -1,10 +1,8 @@
 """What it costs the API server to place a pod, counted by the API server itself."""
 
-from collections import Counter
 from collections.abc import Iterator
 
 import httpx
-import msgspec
 import pytest
 
 from controlplane.commands import Commands
@@ -19,27 +17,11 @@ from controlplane.vramline import (
     gpu_pod,
     run_scheduler,
 )
+from e2e.audited import Writes
 
 OURS = "vramline-under-test"
 KUBE_SCHEDULER = "system:kube-scheduler"
 PODS = "/api/v1/namespaces/default/pods"
-
-
-class Subject(msgspec.Struct, frozen=True):
-    resource: str = ""
-    subresource: str = ""
-
-
-class User(msgspec.Struct):
-    username: str
-
-
-class Write(msgspec.Struct, rename="camel"):
-    """One line of the audit log."""
-
-    verb: str
-    user: User
-    object_ref: Subject = Subject()
 
 
 @pytest.fixture(scope="module")
@@ -71,31 +53,6 @@ def vramline(plane: ControlPlane, admin: httpx.Client) -> Iterator[VramlineProce
             wait_for_pod(client, "default", "warm", is_bound)
             wait_until(lambda: writes.of(KUBE_SCHEDULER)["create events"] > 0, "the event of the first pod")
         yield process
-
-
-class Writes:
-    """Writes since this was made, by user; Leases, which are renewed all the time, are left out."""
-
-    def __init__(self, plane: ControlPlane) -> None:
-        assert plane.audit_log is not None
-        self._log = plane.audit_log
-        self._seen = len(self._read())
-
-    def of(self, user: str) -> Counter[str]:
-        since = (msgspec.json.decode(line, type=Write) for line in self._read()[self._seen :])
-        return Counter(
-            f"{write.verb} {_name(write.object_ref)}"
-            for write in since
-            if write.user.username == user and write.object_ref.resource != "leases"
-        )
-
-    def _read(self) -> list[bytes]:
-        whole = self._log.read_bytes().rpartition(b"\n")[0]
-        return whole.split(b"\n") if whole else []
-
-
-def _name(subject: Subject) -> str:
-    return f"{subject.resource}/{subject.subresource}".rstrip("/")
 
 
 def is_bound(pod: dict[str, dict[str, object]]) -> bool:

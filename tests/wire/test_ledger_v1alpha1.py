@@ -44,7 +44,14 @@ def test_an_empty_ledger_is_one() -> None:
 def test_a_ledger_is_written_by_card() -> None:
     ledger = decode_ledger(document(epoch=4, claims={"GPU-a": [CLAIM]}))
 
-    assert encode_ledger(ledger) == document(epoch=4, claims={"GPU-a": [CLAIM]})
+    written = encode_ledger(ledger)
+
+    assert written.pop("spec") == document(epoch=4, claims={"GPU-a": [CLAIM]})["spec"]
+    assert written["metadata"] == {"name": "n1", "resourceVersion": "77", "managedFields": [{}]}
+
+
+def test_a_ledger_that_is_not_stored_yet_says_nothing_about_managed_fields() -> None:
+    assert encode_ledger(GpuLedger(node="n1"))["metadata"] == {"name": "n1"}
 
 
 @pytest.mark.parametrize(

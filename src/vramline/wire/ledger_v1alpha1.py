@@ -94,11 +94,15 @@ def encode_ledger(ledger: GpuLedger) -> dict[str, object]:
             mode=claim.mode,
         )
         by_card.setdefault(claim.gpu, []).append(stored)
-    meta = OwnMeta(name=ledger.node, resource_version=ledger.resource_version or None)
+    meta = msgspec.to_builtins(OwnMeta(name=ledger.node, resource_version=ledger.resource_version or None))
+    if ledger.resource_version:
+        # One writer, so nobody needs to know who wrote which field: an API server that is told so stops
+        # working it out at every write, which is a fifth of what a write costs it.
+        meta["managedFields"] = [{}]
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "metadata": msgspec.to_builtins(meta),
+        "metadata": meta,
         "spec": msgspec.to_builtins(_Spec(epoch=ledger.epoch, claims=by_card)),
     }
 

@@ -81,9 +81,9 @@ def test_pods_that_wait_go_where_they_were_nominated_for_one_write_more(
 
 def test_where_it_is_switched_off_nobody_is_nominated(plane: ControlPlane, admin: httpx.Client) -> None:
     quiet = namespace(admin, "quiet")
-    options = ["--nominate-ahead", "off"]
+    env = {"VRAMLINE_NOMINATE_AHEAD": "off"}
     with run_scheduler(
-        plane, name="quiet", kubeconfig=plane.folder / "vramline.kubeconfig", options=options
+        plane, name="quiet", kubeconfig=plane.folder / "vramline.kubeconfig", env=env
     ) as process:
         wait_until(lambda: process.client.get("/readyz").is_success, "Vramline to know all nodes")
         writes = Writes(plane)

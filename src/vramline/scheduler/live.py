@@ -74,8 +74,6 @@ class LiveState:
         self._broken: dict[str, dict[str, str]] = {}
         self.nominees = Nominees(rules)
         self._moments = PodMoments()
-        self.backlog: dict[str, Pod] = {}
-        """Pods that ask for GPUs and are on no node, by UID, those that came first first."""
 
     # ── what a scheduler asks ────────────────────────────────────────────────────────────────────
 
@@ -185,7 +183,7 @@ class LiveState:
         after = self._node_of(uid)
         self._move(uid, before, after)
         pod = self._pods.get(uid)
-        self._note_waiting(uid, pod)
+        self.nominees.note(uid, pod)
         if was is not None and pod is not None and self._is_bound_as_promised(was, pod):
             adopt_pods(self.fleet, [pod], self.rules, self._stored_claims(after))
             return
@@ -200,7 +198,7 @@ class LiveState:
         self._unreadable.pop(uid, None)
         self._moments.forget(uid)
         self._missed_at[uid] = self.now()
-        self._note_waiting(uid, None)
+        self.nominees.note(uid, None)
         self._move(uid, before, "")
         for name in {before, *self._nodes_with_claims_of(uid)} - {""}:
             self._rebuild(name)
@@ -226,7 +224,7 @@ class LiveState:
         """A pod cannot be read any more: the node it was last seen on is frozen."""
         node = self._node_of(uid)
         self._pods.pop(uid, None)
-        self._note_waiting(uid, None)
+        self.nominees.note(uid, None)
         self._unreadable[uid] = (node, problem)
         for name in {node, *self._nodes_with_claims_of(uid)} - {""}:
             self._rebuild(name)
@@ -476,13 +474,6 @@ class LiveState:
         for uid in stored - before:
             self._claimed_on.setdefault(uid, set()).add(node)
             self._promised_at.setdefault(uid, self.now())
-
-    def _note_waiting(self, uid: str, pod: Pod | None) -> None:
-        self.nominees.note(uid, pod)
-        if pod is not None and pod.ask is not None and pod.phase is PodPhase.PENDING:
-            self.backlog[uid] = pod
-        else:
-            self.backlog.pop(uid, None)
 
     def _nodes_with_claims_of(self, uid: str) -> set[str]:
         return self._claimed_on.get(uid, set())

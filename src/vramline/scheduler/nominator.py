@@ -130,14 +130,14 @@ class Nominator:
         ours = self._rules.scheduler_name
         waiting = [
             pod
-            for uid, pod in self._live.backlog.items()
+            for uid, pod in self._live.nominees.waiting.items()
             if pod.scheduler == ours and self._is_still_to_come(uid)
         ]
         return sorted(waiting, key=lambda pod: -pod.priority)
 
     def _is_still_to_come(self, uid: str) -> bool:
         return (
-            uid in self._live.backlog
+            uid in self._live.nominees.waiting
             and uid not in self._tried
             and not self._live.is_held(uid)
             and not self._live.nodes_promised_to(uid)

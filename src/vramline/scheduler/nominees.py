@@ -28,6 +28,8 @@ class Nominees:
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
+        self.waiting: dict[str, Pod] = {}
+        """All pods that ask for GPUs and are on no node, those that came first first."""
         self._pods: dict[str, Pod] = {}
 
     def __len__(self) -> int:
@@ -36,6 +38,10 @@ class Nominees:
     def note(self, uid: str, pod: Pod | None) -> None:
         """A pod changed; None: it is gone or cannot be read."""
         waits = pod is not None and pod.phase is PodPhase.PENDING and pod.ask is not None
+        if pod is not None and waits:
+            self.waiting[uid] = pod
+        else:
+            self.waiting.pop(uid, None)
         if pod is not None and waits and pod.preempts_on:
             self._pods[uid] = pod
         else:

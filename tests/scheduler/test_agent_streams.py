@@ -244,3 +244,28 @@ async def test_who_answers_as_often_as_he_is_asked_floods_nobody() -> None:
             assert (await world.streams.look("n1", ["GPU-n1"], within_s=10.0)).problem == ""
 
         assert len(agent.looked_at) == 150
+
+
+async def test_who_asks_while_a_look_is_under_way_shares_the_next_one() -> None:
+    world = World()
+    async with world.agent() as agent:
+        await until(lambda: len(world.streams) == 1)
+        looks = [world.streams.look("n1", [f"GPU-{n % 4}", "GPU-n1"], within_s=10.0) for n in range(40)]
+        agent.cards |= {f"GPU-{n}": card(f"GPU-{n}", 0) for n in range(4)}
+
+        looked = await asyncio.gather(*looks)
+
+        assert all(each.problem == "" for each in looked)
+        assert len(agent.looked_at) <= 2
+        assert {uuid for gpus in agent.looked_at for uuid in gpus} == set(agent.cards)
+
+
+async def test_a_look_that_is_not_answered_keeps_no_later_one_from_being_answered() -> None:
+    world = World()
+    async with world.agent() as agent:
+        await until(lambda: len(world.streams) == 1)
+        agent.answers = False
+        assert (await world.streams.look("n1", ["GPU-n1"], within_s=0.02)).problem
+        agent.answers = True
+
+        assert (await world.streams.look("n1", ["GPU-n1"], within_s=10.0)).problem == ""

@@ -5,6 +5,7 @@ known of that node alone.
 """
 
 import asyncio
+import contextlib
 import itertools
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -47,16 +48,52 @@ class Looked(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
+class _Glance:
+    """One look for everybody who asks before it is sent."""
+
+    def __init__(self) -> None:
+        self.gpus: set[str] = set()
+        self.answer: asyncio.Future[frozenset[str] | None] = asyncio.get_running_loop().create_future()
+        """The cards that were seen; None: the look ended without an answer."""
+
+    def end(self) -> None:
+        if not self.answer.done():
+            self.answer.set_result(None)
+
+
 class _Stream:
     def __init__(self, node: str, connection: ServerConnection) -> None:
         self.node = node
         self.connection = connection
         self.clock = StreamClock()
-        self.looks: dict[int, asyncio.Future[frozenset[str]]] = {}
+        self.looks: dict[int, asyncio.Future[frozenset[str] | None]] = {}
+        self.looking: asyncio.Task[None] | None = None
+        self._glance: _Glance | None = None
         self.heard_at = 0.0
         self.second, self.frames = 0, 0
         self.log = structlog.get_logger().bind(node=node)
         self.complained: set[str] = set()
+
+    def join(self, gpus: Collection[str]) -> _Glance:
+        """Ask for these cards in the next look."""
+        if self._glance is None:
+            self._glance = _Glance()
+        self._glance.gpus.update(gpus)
+        return self._glance
+
+    def take_glance(self) -> _Glance | None:
+        """Return the next look that somebody waits for."""
+        glance, self._glance = self._glance, None
+        return glance
+
+    def end(self) -> None:
+        """Let nobody wait for an answer any more."""
+        waiting = self.take_glance()
+        if waiting is not None:
+            waiting.end()
+        for answer in self.looks.values():
+            if not answer.done():
+                answer.set_result(None)
 
     def complain(self, event: str, **fields: object) -> None:
         """Say something about this stream once."""
@@ -111,34 +148,50 @@ class AgentStreams:
         finally:
             if self._streams.get(admitted.node) is stream:
                 del self._streams[admitted.node]
-            for look in stream.looks.values():
-                look.cancel()
+            stream.end()
             stream.log.info("agent.left")
 
     async def look(self, node: str, gpus: Collection[str], *, within_s: float) -> Looked:
-        """Have a node's agent look at cards now; what it sees counts before this returns."""
+        """Have a node's agent look at cards now; what it sees counts before this returns.
+
+        An agent has one look of ours at a time to answer: who asks meanwhile shares the next one.
+        """
         stream, started = self._streams.get(node), time.perf_counter()
         if stream is None:
             return Looked(took_s=0.0, missing=tuple(gpus), problem="no stream of the node's agent")
-        number = next(self._numbers)
-        answer = stream.looks[number] = asyncio.get_running_loop().create_future()
-        try:
+        glance = stream.join(gpus)
+        if stream.looking is None:
+            stream.looking = asyncio.create_task(self._look_around(stream, within_s))
+        problem = f"no answer within {within_s * 1000:.0f} ms"
+        seen: frozenset[str] | None = None
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                await stream.connection.send(encode_frame(LookRequest(id=number, gpus=tuple(gpus))))
-                seen = await answer
-        except TimeoutError:
-            problem = f"no answer within {within_s * 1000:.0f} ms"
-            return Looked(took_s=time.perf_counter() - started, missing=tuple(gpus), problem=problem)
-        except (ConnectionClosed, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError) and not answer.cancelled():
-                raise
-            problem = "the stream of the node's agent ended"
-            return Looked(took_s=time.perf_counter() - started, missing=tuple(gpus), problem=problem)
-        finally:
-            stream.looks.pop(number, None)
+                seen = await asyncio.shield(glance.answer)
+                problem = "the stream of the node's agent ended"
+        took_s = time.perf_counter() - started
+        if seen is None:
+            return Looked(took_s=took_s, missing=tuple(gpus), problem=problem)
         missing = tuple(uuid for uuid in gpus if uuid not in seen)
         problem = f"the agent could not read {', '.join(missing)}" if missing else ""
-        return Looked(took_s=time.perf_counter() - started, missing=missing, problem=problem)
+        return Looked(took_s=took_s, missing=missing, problem=problem)
+
+    async def _look_around(self, stream: _Stream, within_s: float) -> None:
+        """Send looks one after the other, as long as somebody waits for one."""
+        try:
+            while (glance := stream.take_glance()) is not None:
+                number = next(self._numbers)
+                stream.looks[number] = glance.answer
+                request = LookRequest(id=number, gpus=tuple(sorted(glance.gpus)))
+                try:
+                    async with asyncio.timeout(within_s):
+                        await stream.connection.send(encode_frame(request))
+                        await asyncio.wait([glance.answer])
+                except (TimeoutError, ConnectionClosed):
+                    glance.end()
+                finally:
+                    stream.looks.pop(number, None)
+        finally:
+            stream.looking = None
 
     async def wake(self, node: str) -> bool:
         """Have a node's agent stamp its Node; False: it could not be told."""

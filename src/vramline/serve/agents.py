@@ -5,6 +5,7 @@ import http
 import logging
 import socket
 from collections.abc import Callable
+from weakref import WeakKeyDictionary
 
 import structlog
 from websockets.asyncio.server import ServerConnection, serve
@@ -46,7 +47,8 @@ class _Entrance:
     def __init__(self, doorkeeper: Doorkeeper, streams: AgentStreams) -> None:
         self._doorkeeper = doorkeeper
         self._streams = streams
-        self._admitted: dict[ServerConnection, Admitted] = {}
+        # A handshake may still fail after we have agreed; whatever it leaves behind goes with its connection.
+        self._admitted: WeakKeyDictionary[ServerConnection, Admitted] = WeakKeyDictionary()
         self._waiting = 0
 
     async def check(self, connection: ServerConnection, request: Request) -> Response | None:

@@ -196,6 +196,26 @@ def test_a_wake_is_passed_on(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
+def test_who_is_asked_to_rest_repeats_itself_less_often_and_tells_news_at_once(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        await world.is_up()
+        await world.streams.offer(sample(1))
+        await until(lambda: len(world.scheduler.frames) == 1)
+        await world.say('{"kind":"rest","ms":3000}')
+        await world.say('{"kind":"wake"}')
+        await until(lambda: world.wakes == 1)
+        world.now += 1.0
+        await world.streams.offer(sample(1))
+        world.now += 1.0
+        await world.streams.offer(sample(2))
+        await until(lambda: len(world.scheduler.frames) == 2)
+        world.now += 3.0
+        await world.streams.offer(sample(2))
+        await until(lambda: len(world.scheduler.frames) == 3)
+
+    assert play(tmp_path, story).scheduler.uses() == [1, 2, 2]
+
+
 def test_a_frame_that_makes_no_sense_ends_the_stream_and_a_new_one_is_opened(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         await world.is_up()

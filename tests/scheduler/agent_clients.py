@@ -10,7 +10,7 @@ import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from vramline.wire.agent_stream_v1 import LookRequest, Wake, decode_scheduler_frame
+from vramline.wire.agent_stream_v1 import LookRequest, Rest, Wake, decode_scheduler_frame
 
 __all__ = ["StandInAgent", "agent_at", "card"]
 
@@ -34,6 +34,7 @@ class StandInAgent:
     answers: bool = True
     looked_at: list[tuple[str, ...]] = field(default_factory=list)
     wakes: int = 0
+    rests: list[int] = field(default_factory=list)
 
     async def sample(self, *, age_ms: int = 0) -> None:
         """Send all cards as they are."""
@@ -56,6 +57,8 @@ class StandInAgent:
                             shown = self.cards | self.looked
                             status = {"gpus": [shown[uuid] for uuid in gpus if uuid in shown]}
                             await self.send({"kind": "look", "id": number, "ageMs": 0, "status": status})
+                    case Rest(ms=ms):
+                        self.rests.append(ms)
                     case Wake():
                         self.wakes += 1
 

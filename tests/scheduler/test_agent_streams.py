@@ -28,7 +28,7 @@ def anyio_backend() -> str:
 class World:
     """Two nodes with one card each. An agent connects as the node in its path."""
 
-    def __init__(self, *, most_nodes: int = 10, lasts_s: float = 600.0) -> None:
+    def __init__(self, *, lasts_s: float = 600.0, **limits: int) -> None:
         self.now = 1_000.0
         self.lasts_s = lasts_s
         self.live = LiveState(Rules(), clock=lambda: self.now)
@@ -36,7 +36,7 @@ class World:
             self.live.set_node(node_object(name))
             self.live.set_report(report({"uuid": f"GPU-{name}", "totalMiB": 8_192}, node=name))
         self.now += 1.0
-        self.streams = AgentStreams(self.live.sightings, lambda: self.now, most_nodes=most_nodes)
+        self.streams = AgentStreams(self.live.sightings, lambda: self.now, **limits)
         self.url = ""
 
     @contextlib.asynccontextmanager
@@ -269,3 +269,24 @@ async def test_a_look_that_is_not_answered_keeps_no_later_one_from_being_answere
         agent.answers = True
 
         assert (await world.streams.look("n1", ["GPU-n1"], within_s=10.0)).problem == ""
+
+
+async def test_where_there_are_too_many_agents_they_are_asked_to_repeat_themselves_less_often() -> None:
+    world = World(most_samples_s=1)
+    async with world.agent("n1") as first:
+        await until(lambda: len(world.streams) == 1)
+        async with world.agent("n2") as second:
+            await until(lambda: first.rests == second.rests == [2_000])
+        await until(lambda: len(world.streams) == 1)
+        async with world.agent("n1"):
+            await first.connection.wait_closed()
+
+
+async def test_few_agents_are_left_alone() -> None:
+    world = World()
+    async with world.agent("n1") as first, world.agent("n2") as second:
+        await until(lambda: len(world.streams) == 2)
+        await world.streams.wake("n2")
+        await until(lambda: second.wakes == 1)
+
+        assert first.rests == second.rests == []

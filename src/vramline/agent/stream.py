@@ -19,13 +19,16 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from vramline.agent.addresses import Replica
+from vramline.agent.changes import is_news
 from vramline.errors import RequestError, TransientError
 from vramline.kube.pace import Pace, delay_s
+from vramline.units import Mib
 from vramline.wire.agent_stream_v1 import (
     MAX_FRAME_BYTES,
     PATH,
     LookAnswer,
     LookRequest,
+    Rest,
     Sample,
     Wake,
     decode_scheduler_frame,
@@ -151,19 +154,22 @@ class Streams:
         ) as socket:
             self._up.add(replica)
             structlog.get_logger().info("stream.opened", scheduler=str(replica))
-            sending = asyncio.create_task(self._send_samples(socket))
+            rest = _Resting()
+            sending = asyncio.create_task(self._send_samples(socket, rest))
             try:
-                await self._receive(socket)
+                await self._receive(socket, rest)
             finally:
                 sending.cancel()
 
-    async def _send_samples(self, socket: ClientConnection) -> None:
-        sent: Taken | None = None
+    async def _send_samples(self, socket: ClientConnection, rest: "_Resting") -> None:
+        seen: Taken | None = None
         while True:
             async with self._arrived:
-                while self._newest is None or self._newest is sent:
+                while self._newest is None or self._newest is seen:
                     await self._arrived.wait()
-            sent = self._newest
+            seen = sent = self._newest
+            if rest.may_wait(sent, self.clock()):
+                continue
             try:
                 await socket.send(self._frame(sent))
             except ConnectionClosed:  # whoever reads the stream says so
@@ -177,7 +183,7 @@ class Streams:
             text = encode_frame(msgspec.structs.replace(frame, status=_without_processes(frame.status)))
         return text
 
-    async def _receive(self, socket: ClientConnection) -> None:
+    async def _receive(self, socket: ClientConnection, rest: "_Resting") -> None:
         answers: set[asyncio.Task[None]] = set()
         try:
             async for message in socket:
@@ -185,6 +191,8 @@ class Streams:
                 match decode_scheduler_frame(text):
                     case Wake():
                         self.hooks.wake()
+                    case Rest(ms=ms):
+                        rest.least_s = ms / 1000
                     case LookRequest() as request if len(answers) < _MOST_LOOKS:
                         task = asyncio.create_task(self._answer(socket, request))
                         answers.add(task)
@@ -203,6 +211,24 @@ class Streams:
     def _age_ms(self, taken: Taken) -> int:
         """Round up: a sample may look older than it is, never younger."""
         return max(0, -int(-(self.clock() - taken.at) * 1000 // 1))
+
+
+@dataclass(slots=True)
+class _Resting:
+    """How often one replica wants to hear the same again; what is new it hears at once."""
+
+    least_s: float = 0.0
+    _sent: Taken | None = None
+    _sent_at: float = 0.0
+
+    def may_wait(self, sample: Taken, now: float) -> bool:
+        """Whether a sample need not be sent; one that is not kept back counts as sent."""
+        before = None if self._sent is None else self._sent.report
+        is_due = now - self._sent_at >= self.least_s
+        if not is_due and not is_news(before, sample.report, threshold=Mib(1)):
+            return True
+        self._sent, self._sent_at = sample, now
+        return False
 
 
 def _without_processes(status: ReportStatus) -> ReportStatus:

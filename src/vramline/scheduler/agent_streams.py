@@ -24,6 +24,7 @@ from vramline.wire.agent_stream_v1 import (
     AgentFrame,
     LookAnswer,
     LookRequest,
+    Rest,
     Wake,
     decode_agent_frame,
     encode_frame,
@@ -36,6 +37,7 @@ __all__ = ["AgentStreams", "Looked"]
 _REPLACED, _EXPIRED, _TOO_MANY, _TOO_FAST = 4000, 4001, 4002, 4003
 """Codes with which a stream is closed."""
 _MOST_FRAMES_A_SECOND = 100
+_SEND_S = 1.0
 _SILENT_S = 5.0
 """A stream that said nothing for so long is not asked: its answer would not come either."""
 
@@ -112,12 +114,23 @@ class _Stream:
 class AgentStreams:
     """At most one stream a node, the newest."""
 
-    def __init__(self, sightings: Sightings, clock: Callable[[], float], *, most_nodes: int = 10_000) -> None:
+    def __init__(
+        self,
+        sightings: Sightings,
+        clock: Callable[[], float],
+        *,
+        most_nodes: int = 10_000,
+        most_samples_s: int = 1_500,
+    ) -> None:
+        """From more than `most_samples_s` nodes on, agents send what is not new less often."""
         self._sightings = sightings
         self._clock = clock
         self._most_nodes = most_nodes
+        self._most_samples_s = most_samples_s
         self._streams: dict[str, _Stream] = {}
         self._numbers = itertools.count(1)
+        self._rest_ms = 0
+        self._sending: set[asyncio.Task[bool]] = set()
 
     def __len__(self) -> int:
         """How many nodes have a stream."""
@@ -140,6 +153,7 @@ class AgentStreams:
             return
         stream = self._streams[admitted.node] = _Stream(admitted.node, connection)
         stream.log.info("agent.connected", replaces=older is not None)
+        self._pace(stream)
         try:
             async with asyncio.TaskGroup() as tasks:
                 if older is not None:
@@ -196,14 +210,20 @@ class AgentStreams:
     async def wake(self, node: str) -> bool:
         """Have a node's agent stamp its Node; False: it could not be told."""
         stream = self._streams.get(node)
-        if stream is None:
-            return False
-        try:
-            async with asyncio.timeout(1.0):
-                await stream.connection.send(encode_frame(Wake()))
-        except (TimeoutError, ConnectionClosed):
-            return False
-        return True
+        return stream is not None and await _send(stream, Wake())
+
+    def _pace(self, newcomer: _Stream) -> None:
+        """Let agents send what is not new less often, where there are so many that it would cost too much."""
+        nodes = len(self._streams)
+        rest_s = nodes / self._most_samples_s if nodes > self._most_samples_s else 0.0
+        rest_ms = int(min(rest_s, 0.6 * self._sightings.stream_max_age_s) * 2) * 500
+        told = [newcomer] if rest_ms == self._rest_ms else list(self._streams.values())
+        if rest_ms or self._rest_ms:
+            for stream in told:
+                sending = asyncio.create_task(_send(stream, Rest(ms=rest_ms)))
+                self._sending.add(sending)
+                sending.add_done_callback(self._sending.discard)
+        self._rest_ms = rest_ms
 
     async def _read(self, stream: _Stream, *, until: float) -> None:
         try:
@@ -253,3 +273,13 @@ class AgentStreams:
         if strangers:
             stream.complain("agent.strangers", gpus=strangers)
         return frozenset(gpu.uuid for gpu in sample.gpus or () if gpu.uuid and gpu.used_mib is not None)
+
+
+async def _send(stream: _Stream, frame: Rest | Wake) -> bool:
+    """Send something that needs no answer; False: it could not be sent."""
+    try:
+        async with asyncio.timeout(_SEND_S):
+            await stream.connection.send(encode_frame(frame))
+    except (TimeoutError, ConnectionClosed):
+        return False
+    return True

@@ -32,7 +32,7 @@ class Sightings:
         self._fleet = fleet
         self._clock = clock
         self._max_age_s = max_age_s
-        self._stream_max_age_s = stream_max_age_s
+        self.stream_max_age_s = stream_max_age_s
         self._told: dict[str, dict[str, Observation]] = {}
         """By node and card, the newest word of those that write down what they saw, now and then."""
         self._report_clock = ReportClock(max_age_s=max_age_s)
@@ -65,7 +65,7 @@ class Sightings:
         at, strangers = sample.observed_at, 0
         if at is None or self._fleet.node(sample.node) is None:
             return 0  # a stream may be faster than the list of nodes
-        void_at = at + self._stream_max_age_s
+        void_at = at + self.stream_max_age_s
         if self._is_the_same(sample):
             busy = {gpu.uuid or "": _busy(gpu) for gpu in sample.gpus or ()}
             if self._fleet.see_again(sample.node, at=at, void_at=void_at, utilization=busy):

@@ -3,6 +3,7 @@
     agent → scheduler   {"kind": "sample", "ageMs": 12, "status": {…}}         every sample
                         {"kind": "look", "id": 7, "ageMs": 0, "status": {…}}   answer: the cards asked for
     scheduler → agent   {"kind": "look", "id": 7, "gpus": ["GPU-…"]}           look at these cards now
+                        {"kind": "rest", "ms": 3000}                           repeat yourself less often
                         {"kind": "wake"}                                       memory matters: stamp the Node
 
 `status` is that of a `GpuReport`. Whose it is, is never said in a frame: the node is that of the token with
@@ -25,6 +26,7 @@ __all__ = [
     "AgentFrame",
     "LookAnswer",
     "LookRequest",
+    "Rest",
     "Sample",
     "SchedulerFrame",
     "Wake",
@@ -69,12 +71,18 @@ class LookRequest(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", t
     gpus: Annotated[tuple[_Uuid, ...], Meta(max_length=1024)]
 
 
+class Rest(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="rest"):
+    """There are many agents: a sample that says nothing new may wait so long after the one before it."""
+
+    ms: Annotated[int, Meta(ge=0, le=60_000)]
+
+
 class Wake(msgspec.Struct, frozen=True, tag_field="kind", tag="wake"):
     """Memory that became free matters to a waiting pod: stamp the Node."""
 
 
 AgentFrame = Sample | LookAnswer
-SchedulerFrame = LookRequest | Wake
+SchedulerFrame = LookRequest | Rest | Wake
 
 _AGENT: msgspec.json.Decoder[AgentFrame] = msgspec.json.Decoder(AgentFrame)
 _SCHEDULER: msgspec.json.Decoder[SchedulerFrame] = msgspec.json.Decoder(SchedulerFrame)

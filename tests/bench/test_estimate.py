@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from inference.models import data_folder
-from vramline.bench.estimate import EstimateReport, compare_runs
+from vramline.bench.estimate import EstimateReport, compare_runs, read_configs
 from vramline.errors import RequestError
 
 
@@ -39,6 +39,12 @@ def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(RequestError, match="cannot be read"):
         compare_runs(tmp_path / "x.csv")
+
+
+def test_further_models_come_from_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "a--b.json").write_text('{"model_type": "llama"}', encoding="utf-8")
+
+    assert read_configs(tmp_path) == {"a/b": {"model_type": "llama"}}
 
 
 def test_rows_that_cannot_be_compared_are_listed(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The Python API against a real API server."""
 
 import asyncio
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from controlplane.kubernetes import gpu_node
 from controlplane.plane import ControlPlane
 from controlplane.processes import wait_until
 from controlplane.vramline import add_gpu_node, apply_crds, report_cards
+from inference.models import LLAMA_8B
+from vramline.cli.main import main
 from vramline.inference import (
     OMEController,
     find_best_node_for_deployment,
@@ -76,6 +79,19 @@ def test_a_caller_inside_an_event_loop_gets_its_answer_too(kubeconfig: str) -> N
         return find_best_node_for_deployment(1, kubeconfig=kubeconfig)
 
     assert asyncio.run(inside()) == "n2"
+
+
+def test_fit_decides_on_the_cluster_of_a_kubeconfig(
+    kubeconfig: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(LLAMA_8B), encoding="utf-8")
+
+    status = main(["fit", str(config), "--ctx", "8192", "--kubeconfig", kubeconfig, "-o", "json"])
+
+    ways = json.loads(capsys.readouterr().out)["ways"]
+    assert (status, ways[0]["nodes"], ways[0]["gpu_uuids"]) == (0, ["n2"], ["GPU-n2-0"])
+    assert (ways[1]["tp"], ways[1]["fits"]) == (2, False)
 
 
 # ── OME ──────────────────────────────────────────────────────────────────────────────────────────

@@ -125,6 +125,15 @@ def test_a_quantised_checkpoint_is_not_quantised_another_way() -> None:
         estimate(fp8, Plan(context=8192, quantization=quantise_on_load("awq")))
 
 
+def test_a_file_that_is_quantised_is_not_quantised_again() -> None:
+    """Its architecture names no tensors; a figure made of them would be nothing at all."""
+    bare = msgspec.structs.replace(LLAMA.architecture, embedding=(), head=(), layers=())
+    packed = msgspec.structs.replace(LLAMA, architecture=bare, file_bytes=2**30, file_numbers=0)
+
+    with pytest.raises(RequestError, match="the checkpoint is as its file is; accepted: the call without it"):
+        estimate(packed, Plan(context=8192, quantization=quantise_on_load("fp8")))
+
+
 PLANS = st.builds(
     Plan,
     engine=st.sampled_from(Engine),

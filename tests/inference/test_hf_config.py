@@ -151,6 +151,8 @@ def test_a_state_space_model_keeps_keys_and_values_in_every_fourth_layer() -> No
         pytest.param({"sliding_window": 4096}, "sliding_window", id="a window where none belongs"),
         pytest.param({"kv_lora_rank": 512}, "kv_lora_rank", id="latent attention where none belongs"),
         pytest.param({"layer_types": ["linear_attention"] * 32}, "layer_types", id="layers of another kind"),
+        pytest.param({"mamba_expand": 2}, "mamba_expand", id="a state space beside attention"),
+        pytest.param({"vision_config": {"depth": 32}}, "vision_config", id="a tower on a text model"),
         pytest.param({"hidden_size": -1}, "hidden_size", id="a negative size"),
         pytest.param({"hidden_size": "4096"}, "hidden_size", id="a size in quotes"),
         pytest.param({"vocab_size": 2**50}, "vocab_size", id="a size beyond reason"),

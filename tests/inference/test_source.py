@@ -206,6 +206,7 @@ def test_a_gguf_file_is_weighed_by_its_tensors(tmp_path: Path) -> None:
     found = estimate(load_model(str(file)), Plan(concurrency=2))
 
     assert found.lines[0].formula == f"{4096 * 4096 // 256 * 144 + 210:,} B in llama-q4.gguf"
+    assert found.parameters == 4096 * 4096 + 256
     assert (found.kv_bytes_per_token, found.context, found.lines[1].expected_mib) == (131_072, 8192, 2048)
 
 

@@ -19,7 +19,14 @@ from vramline.inference.estimate import Model, Plan, Stage, plan_stages
 from vramline.inference.hf_config import read_config
 from vramline.inference.quantization import quantise_on_load, read_quantization
 
-__all__ = ["ErrorFigures", "EstimateReport", "MeasuredRun", "compare_runs", "read_measured_models"]
+__all__ = [
+    "ErrorFigures",
+    "EstimateReport",
+    "MeasuredRun",
+    "compare_runs",
+    "read_configs",
+    "read_measured_models",
+]
 
 _GIB = 2**30
 _NUMBER = {"float32": 4, "float16": 2, "bfloat16": 2}
@@ -71,9 +78,26 @@ def read_measured_models() -> dict[str, dict[str, object]]:
     return msgspec.json.decode(text, type=dict[str, dict[str, object]])
 
 
-def compare_runs(file: Path) -> EstimateReport:
-    """Compare every successful run of a table of measurements with its estimate."""
-    models = read_measured_models()
+def read_configs(folder: Path) -> dict[str, dict[str, object]]:
+    """Return the configs of a folder by model: `Qwen--Qwen3-8B.json` is that of Qwen/Qwen3-8B."""
+    found: dict[str, dict[str, object]] = {}
+    for file in sorted(folder.glob("*.json")):
+        try:
+            config = msgspec.json.decode(file.read_bytes(), type=dict[str, object])
+        except (OSError, msgspec.DecodeError) as error:
+            raise RequestError(
+                subject=str(file), problem=f"cannot be read: {error}", accepted="a config.json"
+            ) from None
+        found[file.stem.replace("--", "/")] = config
+    return found
+
+
+def compare_runs(file: Path, configs: Path | None = None) -> EstimateReport:
+    """Compare every successful run of a table of measurements with its estimate.
+
+    `configs` is a folder with the configs of more models, or other ones of models that are known here.
+    """
+    models = {**read_measured_models(), **({} if configs is None else read_configs(configs))}
     runs: list[MeasuredRun] = []
     skipped: list[str] = []
     try:

@@ -84,10 +84,18 @@ def estimate(
             show_default=False,
         ),
     ] = None,
+    configs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Configs of further models: `Qwen--Qwen3-8B.json` is that of Qwen/Qwen3-8B.",
+            show_default=False,
+        ),
+    ] = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Errors of `vramline estimate` on measured runs of vLLM, part by part."""
-    report = compare_runs(_measured_file(measured))
+    report = compare_runs(_measured_file(measured), configs)
     print_data(report, output, table=lambda: _print_errors(report))
 
 

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from vramline.decide.engine import decide
-from vramline.decide.idle import idle_cards
+from vramline.decide.idle import average_utilization, idle_cards
 from vramline.decide.realtime import look_at_cards
 from vramline.errors import RequestError
 from vramline.inference.gpu_cluster import GpuCluster, read_gpu_cluster
@@ -157,8 +157,10 @@ class _View:
         self.host = host or HostNeeds()
         asker = Pod(namespace="inference", name="service", uid="", host=self.host)
         self._codes = cluster.candidates_for(asker)
+        self._open = (self._codes == FITS) & (self.fleet.node_codes() == FITS)
         look = look_at_cards(self.fleet.columns, rules, now=cluster.now())
         self._fresh = look.fresh
+        self._average = average_utilization(look)
         self._idle = idle_cards(look) & (self.fleet.columns.sharers == 0)
 
     def nodes(self) -> Iterator[Node]:
@@ -222,20 +224,17 @@ class _View:
     def most_idle(self, required: int) -> str | None:
         """Return the node of the original's ranking; one with too few idle cards never wins."""
         best: tuple[int, int, float, str] | None = None
-        for node in self.nodes():
-            if not self._is_open(node):
+        for node in self.fleet.nodes:
+            if not node.gpus or not self._is_open(node):
                 continue
+            average = float(
+                self._average[self.fleet.columns.block[self.fleet.columns.row_of[node.gpus[0].uuid]]]
+            )
             for rows in self._idle_by_kind(node):
-                known = sum(bool(self._fresh[row]) for row in rows)
                 if len(rows) < required:
                     continue
-                summary = self.summarise(node)
-                order = (
-                    int(known < required),
-                    -len(rows),
-                    summary.avg_utilization or 0.0,
-                    node.name,
-                )
+                assumed = int(sum(bool(self._fresh[row]) for row in rows) < required)
+                order = (assumed, -len(rows), average, node.name)
                 best = order if best is None or order < best else best
         return None if best is None else best[3]
 
@@ -261,9 +260,7 @@ class _View:
 
     def _is_open(self, node: Node) -> bool:
         number = self.fleet.node_number(node.name)
-        if number is None:
-            return False
-        return bool(self._codes[number] == FITS and self.fleet.node_codes()[number] == FITS)
+        return number is not None and bool(self._open[number])
 
     def _is_whole(self, row: int) -> bool:
         columns = self.fleet.columns

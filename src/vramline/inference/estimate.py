@@ -28,7 +28,9 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     file_bytes: int | None = None
     """Bytes of all tensors as the files hold them; None: only a config was given."""
     file_numbers: int | None = None
-    """How many of them are plain numbers, which an engine converts to its own type."""
+    """Plain numbers besides, which an engine converts to its own type."""
+    parameters: int | None = None
+    """As the files tell it, where the architecture names no tensors."""
     source: str = "config.json"
 
 
@@ -193,16 +195,19 @@ def _resolve(model: Model, plan: Plan) -> _Basis:
 
 
 def _scheme(model: Model, plan: Plan) -> Scheme | None:
-    if plan.quantization is None or model.scheme is None:
-        return plan.quantization or model.scheme
-    if plan.quantization.method == model.scheme.method:
+    if plan.quantization is None:
         return model.scheme
+    if model.scheme is None and model.architecture.embedding:
+        return plan.quantization
+    if model.scheme is not None and plan.quantization.method == model.scheme.method:
+        return model.scheme
+    already = "as its file is" if model.scheme is None else f"{model.scheme.method} already"
     raise RequestError(
         subject=model.name,
         field="--quantization",
         value=plan.quantization.method,
-        problem=f"the checkpoint is {model.scheme.method} already",
-        accepted=f"none, or {model.scheme.method}",
+        problem=f"the checkpoint is {already}",
+        accepted="the call without it",
     )
 
 
@@ -234,7 +239,7 @@ def _weights(model: Model, plan: Plan, basis: _Basis) -> list[Span]:
     counted = stage_weights(architecture, scheme, number_bytes=basis.number_bytes, tp=plan.tp, pp=plan.pp)
     divided = f" ÷ tp {plan.tp}" if plan.tp > 1 else ""
     divided += f", the largest of {plan.pp} stages" if plan.pp > 1 else ""
-    if model.file_bytes is not None and plan.quantization is None:
+    if model.file_bytes is not None and scheme is model.scheme:
         return _weights_of_files(model, plan, basis, counted, divided)
     parameters = count_parameters(architecture)
     how, slack = f"{parameters:,} parameters × {basis.number_bytes} B ({basis.dtype}){divided}", 0.002
@@ -310,7 +315,7 @@ def _tell(model: Model, plan: Plan, basis: _Basis, stages: list[Stage]) -> Estim
         model=model.name,
         model_type=architecture.model_type,
         source=model.source,
-        parameters=None if architecture.uncounted is not None else count_parameters(architecture) or None,
+        parameters=model.parameters or _parameters(architecture),
         engine=plan.engine,
         dtype=basis.dtype,
         quantization="none" if basis.scheme is None else basis.scheme.describe(),
@@ -330,6 +335,10 @@ def _tell(model: Model, plan: Plan, basis: _Basis, stages: list[Stage]) -> Estim
         flags=_flags(plan, basis, worst),
         notes=_notes(model, plan, basis),
     )
+
+
+def _parameters(architecture: Architecture) -> int | None:
+    return None if architecture.uncounted is not None else count_parameters(architecture) or None
 
 
 def _total(needs: list[Span], tp: int) -> Span:

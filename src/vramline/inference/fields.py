@@ -16,6 +16,9 @@ _LARGEST = 2**40
 _MEMORY_BEARING = frozenset(
     {
         "attention_chunk_size",
+        "attn_layer_indices",
+        "audio_config",
+        "block_types",
         "conv_L_cache",
         "cross_attention_layers",
         "full_attention_interval",
@@ -41,9 +44,14 @@ _MEMORY_BEARING = frozenset(
         "ssm_cfg",
         "state_size",
         "time_step_rank",
+        "use_mla",
+        "vision_config",
     }
 )
 """Fields that change how many weights or how much cache a model has."""
+
+_MEMORY_BEARING_PREFIXES = ("linear_num_", "mamba_", "moe_intermediate", "moe_num_", "num_shared", "ssm_")
+""" … and beginnings of such names."""
 
 
 class Fields:
@@ -177,9 +185,10 @@ class Fields:
 
     def refuse_unread(self, model_type: str) -> None:
         """Refuse where a field that bears on memory is set and nobody looked at it."""
-        for name in sorted(_MEMORY_BEARING - self._read):
-            value = self._data.get(name)
-            if value is not None and value != 0 and value is not False:
+        for name in sorted(self._data.keys() - self._read):
+            bears = name in _MEMORY_BEARING or name.startswith(_MEMORY_BEARING_PREFIXES)
+            value = self._data[name]
+            if bears and value is not None and value is not False and value not in ({}, [], 0):
                 raise self.wrong(
                     name,
                     value,

@@ -93,12 +93,11 @@ def _build_text(fields: Fields, model_type: str, *, tied: bool | None) -> Archit
 def _read_wrapped(top: Fields, model_type: str) -> tuple[Architecture, list[Fields]]:
     """Read a model that sees: its text part stands in an object of its own, or among the other fields."""
     text = top.child("text_config", "language_config", "llm_config")
+    top.skip("vision_config")
     told = top.flag("tie_word_embeddings", default=False) if top.has("tie_word_embeddings") else None
     inner = text if text is not None else top
     inner_type = inner.text("model_type") if text is not None else ""
     built = _build_text(inner, _ALIASES.get(inner_type, inner_type) or _TEXT_OF[model_type], tied=told)
-    if inner is not top:
-        top.refuse_unread(model_type)
     vision = top.child("vision_config")
     towers: tuple[Tensor, ...] = ()
     uncounted = None
@@ -106,6 +105,8 @@ def _read_wrapped(top: Fields, model_type: str) -> tuple[Architecture, list[Fiel
         towers = TOWERS[model_type](vision, built.hidden, top)
     else:
         uncounted = _uncounted(top, model_type)
+    if inner is not top:
+        top.refuse_unread(model_type)
     return msgspec.structs.replace(built, towers=towers, uncounted=uncounted), [inner]
 
 

@@ -251,13 +251,13 @@ _ON_LOAD: dict[str, Scheme] = {
     "bitsandbytes": Scheme(method="bitsandbytes", bits=4, group=64, scale_bytes=4),
 }
 
-METHODS = ("none", *_ON_LOAD)
+METHODS = tuple(_ON_LOAD)
 """What `--quantization` takes."""
 
 
-def quantise_on_load(method: str) -> Scheme | None:
-    """Return the usual form of a quantisation; None for "none"."""
-    if method not in METHODS:
+def quantise_on_load(method: str) -> Scheme:
+    """Return the usual form of a quantisation that an engine makes while it loads a plain checkpoint."""
+    if method not in _ON_LOAD:
         raise RequestError(
             subject="estimate",
             field="--quantization",
@@ -265,4 +265,4 @@ def quantise_on_load(method: str) -> Scheme | None:
             problem="is not understood",
             accepted=", ".join(METHODS),
         )
-    return _ON_LOAD.get(method)
+    return _ON_LOAD[method]

@@ -50,6 +50,7 @@ def _from_file(path: Path) -> Model:
             architecture=built,
             file_bytes=header.tensor_bytes,
             file_numbers=0,
+            parameters=header.parameters,
             source=path.name,
         )
     if suffix in {".yaml", ".yml"}:

@@ -39,7 +39,7 @@ def _build_deepseek(fields: Fields, model_type: str, *, tied: bool | None) -> Ar
     """DeepSeek V2 and V3, Kimi: latent attention (or none of it), a few dense layers, then experts."""
     hidden, heads = fields.whole("hidden_size"), fields.whole("num_attention_heads")
     block, cache = _deepseek_attention(fields, hidden, heads)
-    fields.skip("num_nextn_predict_layers", "q_lora_rank")
+    fields.skip("num_nextn_predict_layers", "q_lora_rank", "use_mla")
     width, count = fields.maybe_whole("moe_intermediate_size"), fields.maybe_whole("n_routed_experts")
     intermediate = fields.whole("intermediate_size")
     dense = feed_forward(hidden, intermediate)

@@ -57,8 +57,20 @@ def test_a_folder_is_weighed_by_its_files(tmp_path: Path) -> None:
 
     assert (model.file_numbers, model.file_bytes) == (1_024_000, 1024 * 512 * 4 + 1024)
     weights = estimate(model, Plan()).lines[0]
-    assert weights.formula == f"{1_024_000 * 2 + 1024 * 2049:,} B in safetensors files"
+    assert weights.formula.startswith(f"{1_024_000 * 2 + 1024 * 2049:,} B in safetensors files")
     assert weights.expected_mib == 4
+
+
+@pytest.mark.parametrize("tp", [1, 4])
+def test_files_that_hold_what_the_config_says_weigh_the_same(tmp_path: Path, tp: int) -> None:
+    """Rotary tables are in no file, and whole on each GPU all the same."""
+    alone = estimate(load_model(str(write_config(tmp_path, LLAMA_8B))), Plan(tp=tp)).lines[0]
+    write_safetensors(tmp_path / "a.safetensors", {"w": ("BF16", [8_030_261_248])})
+
+    weighed = estimate(load_model(str(tmp_path)), Plan(tp=tp)).lines[0]
+
+    assert weighed.expected_mib == alone.expected_mib
+    assert weighed.formula.endswith(" + 33,554,432 B of tables and padding")
 
 
 def test_shards_are_those_of_the_index_and_all_must_be_there(tmp_path: Path) -> None:

@@ -260,25 +260,35 @@ def _weights(model: Model, plan: Plan, basis: _Basis) -> list[Span]:
 def _weights_of_files(
     model: Model, plan: Plan, basis: _Basis, counted: list[int], divided: str
 ) -> list[Span]:
-    """Deal out what the files hold in the way that the config's tensors are dealt out."""
-    numbers, stored = model.file_numbers or 0, model.file_bytes or 0
-    held = stored + numbers * basis.number_bytes
-    whole = sum(stage_weights(model.architecture, basis.scheme, number_bytes=basis.number_bytes, tp=1, pp=1))
+    """Deal out what the files hold in the way that the config's tensors are dealt out.
+
+    What an engine makes besides (rotary tables, padding, second forms) is as the config says.
+    """
+    held = (model.file_bytes or 0) + (model.file_numbers or 0) * basis.number_bytes
+    bare = None if basis.scheme is None else msgspec.structs.replace(basis.scheme, pad_to=1)
+
+    def stored(tp: int, pp: int) -> list[int]:
+        return stage_weights(
+            model.architecture, bare, number_bytes=basis.number_bytes, tp=tp, pp=pp, only_stored=True
+        )
+
+    whole, shares = sum(stored(1, 1)), stored(plan.tp, plan.pp)
+    made = [size - share for size, share in zip(counted, shares, strict=True)]
     how = f"{held:,} B in {model.source}{divided}"
-    if model.architecture.uncounted is not None and held > whole:
-        rest = held - whole  # what the config does not describe; whether it is dealt out is not known
-        return [
-            Span(size + rest / plan.tp, size + rest, 1.01 * (size + rest), how)
-            if number == 0
-            else Span(size, size, 1.01 * size, how)
-            for number, size in enumerate(counted)
-        ]
+    if max(made) > 0:
+        how += f" + {max(made):,} B of tables and padding"
     if not whole:
         share = held / plan.tp / plan.pp
-        return [Span(share, share, 1.15 * share if plan.pp > 1 else 1.01 * share, how)] * plan.pp
-    return [
-        Span(size * held / whole, size * held / whole, 1.01 * size * held / whole, how) for size in counted
-    ]
+        return [Span(share, share, (1.15 if plan.pp > 1 else 1.01) * share, how)] * plan.pp
+    if model.architecture.uncounted is not None and held > whole:
+        # What the config does not describe is on the first stage; whether it is dealt out is not known.
+        rest = [held - whole, *([0] * (plan.pp - 1))]
+        return [
+            Span(size + more / plan.tp, size + more, 1.01 * (size + more), how)
+            for size, more in zip(counted, rest, strict=True)
+        ]
+    sizes = [share * held / whole + more for share, more in zip(shares, made, strict=True)]
+    return [Span(0.998 * size, size, 1.01 * size, how) for size in sizes]
 
 
 class Stage(msgspec.Struct, frozen=True):

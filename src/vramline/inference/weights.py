@@ -52,9 +52,18 @@ def layers_of_stages(count: int, pp: int) -> list[range]:
 
 
 def stage_weights(
-    architecture: Architecture, scheme: Scheme | None, *, number_bytes: int, tp: int, pp: int
+    architecture: Architecture,
+    scheme: Scheme | None,
+    *,
+    number_bytes: int,
+    tp: int,
+    pp: int,
+    only_stored: bool = False,
 ) -> list[int]:
-    """Return the bytes of weights on each GPU of each pipeline stage."""
+    """Return the bytes of weights on each GPU of each pipeline stage.
+
+    With `only_stored`, what a checkpoint holds: no rotary tables, no second form of a matrix.
+    """
 
     def size(tensors: Iterable[Tensor], layer: int | None = None) -> float:
         return sum(_bytes_on_gpu(tensor, scheme, number_bytes, tp, layer) for tensor in tensors)
@@ -62,8 +71,9 @@ def stage_weights(
     stages = []
     for number, places in enumerate(layers_of_stages(len(architecture.layers), pp)):
         total = sum(size(architecture.layers[place].tensors, place) for place in places)
-        total += architecture.rope_numbers * number_bytes
-        total += sum(_latent_copy(architecture.layers[place].tensors, tp) for place in places)
+        if not only_stored:
+            total += architecture.rope_numbers * number_bytes
+            total += sum(_latent_copy(architecture.layers[place].tensors, tp) for place in places)
         if number == 0:
             total += size(architecture.embedding) + size(architecture.towers)
         if number == pp - 1:

@@ -236,6 +236,17 @@ async def test_who_floods_is_cut_off() -> None:
         assert agent.connection.close_code == 4003
 
 
+async def test_who_sends_too_much_is_cut_off() -> None:
+    world = World()
+    async with world.agent() as agent:
+        with contextlib.suppress(ConnectionClosed):
+            for _ in range(10):
+                await agent.send({"kind": "sample", "ageMs": 0, "status": {}, "more": "x" * 900_000})
+        await agent.connection.wait_closed()
+
+        assert agent.connection.close_code == 4003
+
+
 async def test_who_answers_as_often_as_he_is_asked_floods_nobody() -> None:
     world = World()
     async with world.agent() as agent:

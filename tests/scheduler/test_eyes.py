@@ -34,20 +34,20 @@ def anyio_backend() -> str:
 class World:
     """One node with two cards of 8 GiB, a pod that asks for 4 GiB, and an agent."""
 
-    def __init__(self, **annotations: str) -> None:
+    def __init__(self, annotations: dict[str, str] | None = None, *, within_s: float = 30.0) -> None:
         self.now = 1_000.0
         self.store = MemoryStore(Random(1))
         self.live = LiveState(Rules(), clock=lambda: self.now)
         self.live.set_node(node_object("n1"))
         self.live.set_report(report(*({"uuid": uuid, "totalMiB": TOTAL, "usedMiB": 0} for uuid in CARDS)))
         self.now += 1.0
-        wishes = {keys.VRAM: "4096", **annotations}
+        wishes = {keys.VRAM: "4096", **(annotations or {})}
         self.store.create_pod(
             pod_object(annotations=wishes, meta={"name": "p", "namespace": "ns", "uid": "uid-1"})
         )
         self.store.watch(self.live)
         self.streams = AgentStreams(self.live.sightings, lambda: self.now)
-        self.eyes = Eyes(self.live, self.streams)
+        self.eyes = Eyes(self.live, self.streams, within_s=within_s)
         self.committer = Committer(self.live, self.store, lambda: 1, eyes=self.eyes, apart_s=0.0)
 
     @contextlib.asynccontextmanager
@@ -116,13 +116,13 @@ async def test_another_card_of_the_node_is_taken_where_the_first_turns_out_to_be
 
 
 async def test_an_agent_that_does_not_answer_leaves_its_freshest_sample() -> None:
-    world = World()
+    world = World(within_s=0.05)
     async with world.agent(first_used=6_144) as agent:
         agent.answers = False
         assert "InsufficientVram" in await world.bind()
         assert agent.looked_at == []  # nothing to look at: not even the sample has room
 
-    world = World()
+    world = World(within_s=0.05)
     async with world.agent() as agent:
         agent.answers = False
         assert await world.bind() == ""
@@ -149,7 +149,7 @@ async def test_a_silent_stream_is_not_asked() -> None:
     ("mode", "bound", "looks"), [("strict", False, 2), ("warning", True, 3), ("disabled", True, 0)]
 )
 async def test_each_mode_does_with_the_look_what_it_says(mode: str, bound: bool, looks: int) -> None:
-    world = World(**{keys.REALTIME_CHECK: mode})
+    world = World({keys.REALTIME_CHECK: mode})
     async with world.agent() as agent:
         agent.cards = {uuid: card(uuid, 6_144) for uuid in CARDS}
 
@@ -159,7 +159,7 @@ async def test_each_mode_does_with_the_look_what_it_says(mode: str, bound: bool,
 
 
 async def test_what_happens_during_the_look_counts() -> None:
-    world = World()
+    world = World(within_s=0.5)
     async with world.agent() as agent:
         agent.answers = False
         binding = asyncio.create_task(world.bind())

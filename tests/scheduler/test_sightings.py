@@ -9,7 +9,7 @@ from kubernetes_builders import node_object, report
 from vramline.decide.engine import decide
 from vramline.model.ask import Ask, MibSize
 from vramline.model.claim import Claim
-from vramline.model.observation import ObservationSource
+from vramline.model.observation import Observation, ObservationSource
 from vramline.model.rules import Rules
 from vramline.scheduler.live import LiveState
 from vramline.units import Mib
@@ -91,6 +91,19 @@ def test_a_silent_stream_without_a_young_report_leaves_the_books(world: World) -
 
     assert world.free() == TOTAL - 100
     assert world.age() == pytest.approx(5.1)
+
+
+def test_a_report_that_comes_late_counts_where_the_stream_has_fallen_silent(world: World) -> None:
+    world.now += 85.0
+    world.sample(6_000)
+    world.now += 6.0
+    assert world.free() == TOTAL - 100
+
+    late = Observation(at=world.now - 7.0, used=Mib(2_000), processes=())
+    world.live.sightings.take_told("n1", {CARD: late})
+
+    assert world.free() == TOTAL - 2_000
+    assert world.age() == 7.0
 
 
 def test_a_sample_that_is_void_counts_for_nothing_even_before_anybody_notices(world: World) -> None:

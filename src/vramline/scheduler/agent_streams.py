@@ -34,9 +34,10 @@ from vramline.wire.times import seconds_of
 
 __all__ = ["AgentStreams", "Looked"]
 
-_REPLACED, _EXPIRED, _TOO_MANY, _TOO_FAST = 4000, 4001, 4002, 4003
+_REPLACED, _EXPIRED, _TOO_MANY, _TOO_MUCH = 4000, 4001, 4002, 4003
 """Codes with which a stream is closed."""
 _MOST_FRAMES_A_SECOND = 100
+_MOST_CHARACTERS_A_SECOND = 4 * 2**20
 _SEND_S = 1.0
 _SILENT_S = 5.0
 """A stream that said nothing for so long is not asked: its answer would not come either."""
@@ -72,7 +73,7 @@ class _Stream:
         self.looking: asyncio.Task[None] | None = None
         self._glance: _Glance | None = None
         self.heard_at = 0.0
-        self.second, self.frames = 0, 0
+        self.second, self.frames, self.size = 0, 0, 0
         self.log = structlog.get_logger().bind(node=node)
         self.complained: set[str] = set()
 
@@ -103,12 +104,13 @@ class _Stream:
             self.complained.add(event)
             self.log.warning(event, **fields)
 
-    def is_too_fast(self, now: float) -> bool:
-        """Count a frame; whether there are too many of them."""
+    def is_too_much(self, now: float, size: int) -> bool:
+        """Count a frame; whether there are too many of them, or too large ones."""
         if int(now) != self.second:
-            self.second, self.frames = int(now), 0
+            self.second, self.frames, self.size = int(now), 0, 0
         self.frames += 1
-        return self.frames > _MOST_FRAMES_A_SECOND
+        self.size += size
+        return self.frames > _MOST_FRAMES_A_SECOND or self.size > _MOST_CHARACTERS_A_SECOND
 
 
 class AgentStreams:
@@ -229,8 +231,8 @@ class AgentStreams:
         try:
             async with asyncio.timeout(max(0.0, until - self._clock())):
                 async for message in stream.connection:
-                    if not self._take(stream, message) and stream.is_too_fast(self._clock()):
-                        await stream.connection.close(_TOO_FAST, "too many frames")
+                    if not self._take(stream, message) and stream.is_too_much(self._clock(), len(message)):
+                        await stream.connection.close(_TOO_MUCH, "too many frames, or too large ones")
                         return
         except TimeoutError:
             await stream.connection.close(_EXPIRED, "the token expires; come again with a new one")

@@ -16,11 +16,18 @@ class Eyes:
     """Looks at cards through the agents' streams, where there are any, and takes note of how that went."""
 
     def __init__(
-        self, live: LiveState, streams: AgentStreams | None = None, checks: Checks | None = None
+        self,
+        live: LiveState,
+        streams: AgentStreams | None = None,
+        checks: Checks | None = None,
+        *,
+        within_s: float = LOOK_WITHIN_S,
     ) -> None:
+        """`within_s`: how long an answer is waited for."""
         self.checks = checks or Checks()
         self._live = live
         self._streams = streams
+        self._within_s = within_s
 
     def can_look(self, node: str) -> bool:
         """Whether the agent of a node can be asked; if not, nobody waits for it."""
@@ -31,7 +38,7 @@ class Eyes:
         if self._streams is None:
             return False
         before = {uuid: self._live.fleet.observation(uuid) for uuid in gpus}
-        looked = await self._streams.look(node, sorted(gpus), within_s=LOOK_WITHIN_S)
+        looked = await self._streams.look(node, sorted(gpus), within_s=self._within_s)
         self.checks.tallies.look_took(looked.took_s)
         self.checks.tallies.count(Happening.LOOKS, "answered" if not looked.problem else "fallen_back")
         for uuid in gpus:

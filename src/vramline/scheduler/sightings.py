@@ -55,10 +55,13 @@ class Sightings:
             known = told.get(uuid)
             if known is None or known.at <= observation.at:
                 told[uuid] = observation
+            if not self._is_of(uuid, node):
+                continue
             current = self._fleet.observation(uuid)
-            streamed = current is not None and now < current.void_at < math.inf
-            if not streamed and self._is_of(uuid, node):
+            if current is None or current.void_at == math.inf:
                 self._observe(uuid, observation)
+            elif current.void_at <= now:  # newer perhaps, but nobody's word any more
+                self._observe(uuid, told[uuid], anew=True)
 
     def take_sample(self, sample: GpuReport, source: ObservationSource = ObservationSource.STREAM) -> int:
         """Look at cards through a stream's sample; return how many it names that its node does not have."""
@@ -125,12 +128,15 @@ class Sightings:
         gpu = self._fleet.gpu(uuid)
         return gpu is not None and gpu.node == node
 
-    def _observe(self, uuid: str, observation: Observation) -> None:
+    def _observe(self, uuid: str, observation: Observation, *, anew: bool = False) -> None:
         fleet, generation = self._fleet, self._fleet.generation
         columns, row = fleet.columns, fleet.columns.row_of[uuid]
         before = columns.free_observed[row]
         was_fresh = columns.is_fresh(row, now=observation.at, max_age_s=self._max_age_s)
-        fleet.observe(uuid, observation)
+        if anew:
+            fleet.show(uuid, observation)
+        else:
+            fleet.observe(uuid, observation)
         if fleet.generation != generation and (not was_fresh or columns.free_observed[row] > before):
             self.freed.add(columns.card(row).node)
 

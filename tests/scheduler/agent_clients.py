@@ -32,6 +32,7 @@ class StandInAgent:
     looked: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What looks show, where that is something else than samples do."""
     answers: bool = True
+    look_age_ms: int = 0
     looked_at: list[tuple[str, ...]] = field(default_factory=list)
     wakes: int = 0
     rests: list[int] = field(default_factory=list)
@@ -56,7 +57,8 @@ class StandInAgent:
                         if self.answers:
                             shown = self.cards | self.looked
                             status = {"gpus": [shown[uuid] for uuid in gpus if uuid in shown]}
-                            await self.send({"kind": "look", "id": number, "ageMs": 0, "status": status})
+                            frame = {"kind": "look", "id": number, "ageMs": self.look_age_ms}
+                            await self.send({**frame, "status": status})
                     case Rest(ms=ms):
                         self.rests.append(ms)
                     case Wake():

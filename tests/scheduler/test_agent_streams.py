@@ -110,6 +110,17 @@ async def test_a_look_at_a_card_that_cannot_be_read_says_so() -> None:
         assert "could not read GPU-n1" in looked.problem
 
 
+async def test_an_answer_with_what_was_seen_before_the_question_is_none() -> None:
+    world = World()
+    async with world.agent() as agent:
+        await until(lambda: len(world.streams) == 1)
+        agent.look_age_ms = 2_000
+
+        looked = await world.streams.look("n1", ["GPU-n1"], within_s=10.0)
+
+        assert looked.missing == ("GPU-n1",)
+
+
 async def test_a_look_that_is_not_answered_ends() -> None:
     world = World()
     async with world.agent() as agent:

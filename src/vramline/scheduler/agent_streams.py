@@ -39,6 +39,7 @@ _REPLACED, _EXPIRED, _TOO_MANY, _TOO_MUCH = 4000, 4001, 4002, 4003
 _MOST_FRAMES_A_SECOND = 100
 _MOST_CHARACTERS_A_SECOND = 4 * 2**20
 _SEND_S = 1.0
+_ROUNDING_S = 0.002
 _SILENT_S = 5.0
 """A stream that said nothing for so long is not asked: its answer would not come either."""
 
@@ -56,6 +57,7 @@ class _Glance:
 
     def __init__(self) -> None:
         self.gpus: set[str] = set()
+        self.sent_at = 0.0
         self.answer: asyncio.Future[frozenset[str] | None] = asyncio.get_running_loop().create_future()
         """The cards that were seen; None: the look ended without an answer."""
 
@@ -69,7 +71,7 @@ class _Stream:
         self.node = node
         self.connection = connection
         self.clock = StreamClock()
-        self.looks: dict[int, asyncio.Future[frozenset[str] | None]] = {}
+        self.looks: dict[int, _Glance] = {}
         self.looking: asyncio.Task[None] | None = None
         self._glance: _Glance | None = None
         self.heard_at = 0.0
@@ -94,9 +96,8 @@ class _Stream:
         waiting = self.take_glance()
         if waiting is not None:
             waiting.end()
-        for answer in self.looks.values():
-            if not answer.done():
-                answer.set_result(None)
+        for glance in self.looks.values():
+            glance.end()
 
     def complain(self, event: str, **fields: object) -> None:
         """Say something about this stream once."""
@@ -196,7 +197,8 @@ class AgentStreams:
         try:
             while (glance := stream.take_glance()) is not None:
                 number = next(self._numbers)
-                stream.looks[number] = glance.answer
+                stream.looks[number] = glance
+                glance.sent_at = self._clock()
                 request = LookRequest(id=number, gpus=tuple(sorted(glance.gpus)))
                 try:
                     async with asyncio.timeout(within_s):
@@ -253,10 +255,12 @@ class AgentStreams:
             stream.complain("agent.unreadable", problem=str(error))
             return False
         stream.heard_at = self._clock()
-        look = stream.looks.get(frame.id) if isinstance(frame, LookAnswer) else None
-        if look is None or look.done():
+        glance = stream.looks.get(frame.id) if isinstance(frame, LookAnswer) else None
+        if glance is None or glance.answer.done():
             return False
-        look.set_result(seen)
+        # Who answers with what he saw before he was asked has not looked.
+        is_new = frame.age_ms / 1000 <= stream.heard_at - glance.sent_at + _ROUNDING_S
+        glance.answer.set_result(seen if is_new else frozenset())
         return True
 
     def _observe(self, stream: _Stream, frame: AgentFrame) -> frozenset[str]:

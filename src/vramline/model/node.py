@@ -66,6 +66,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     taints: tuple[Taint, ...] = ()
     host: HostRoom = HostRoom()
     platform: str = ""
+    has_hami: bool = False
+    """Whether HAMi's device plugin registers the cards, so that devices come from it."""
+    hami_lock: str = ""
+    """namespace/name of the pod that HAMi's node lock names; empty: there is no lock, or it names nobody."""
     realtime: RealtimeMode | None = None
     """The node's own mode of the real-time check; None: it has none."""
     realtime_enabled: bool = False

@@ -101,6 +101,10 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """The node from which others were sent away for it: what it asks for is kept for it there."""
     holds_devices: bool = False
     """Whether kubelet hands it GPU devices: something it cannot merely claim in an annotation."""
+    device_containers: tuple[bool, ...] = ()
+    """For each container, init containers first, whether kubelet hands devices to it."""
+    awaits_hami: bool = False
+    """Whether HAMi's device plugin has yet to hand out its devices."""
     reserves_group: tuple[str, str] | None = None
     """A reservation pod of KAI: (group, UUID of the card it holds). It claims no memory itself."""
     notes: tuple[str, ...] = ()

@@ -29,6 +29,7 @@ from vramline.model.decision import Decision, Placement
 from vramline.model.fleet import Fleet
 from vramline.model.pod import Pod
 from vramline.scheduler.eyes import Eyes
+from vramline.scheduler.hami_nodes import annotations_for_hami, why_hami_waits
 from vramline.scheduler.ledger_desk import LedgerDesk, Lost
 from vramline.scheduler.live import LiveState
 from vramline.scheduler.store import Binding, Done, Refused, Store, Unclear, Written
@@ -178,7 +179,9 @@ class Committer:
             return f"{pod.key} is on {pod.node} already"
         if self._live.is_held(pod_uid):
             return f"{pod.key} is being bound"
-        return "" if self._live.fleet.node(node) is not None else f"no node {node}"
+        if self._live.fleet.node(node) is None:
+            return f"no node {node}"
+        return why_hami_waits(self._live, pod, node)
 
     def _decide_on(self, pod: Pod, node: Fleet) -> Decision:
         """Decide about one node alone."""
@@ -188,7 +191,8 @@ class Committer:
 
     async def _bind(self, pod: Pod, placement: Placement, version: str, ledger: GpuLedger) -> BindOutcome:
         """Write the binding. `version` was read before the claim was stored."""
-        binding = _binding(pod, placement, version, ledger)
+        told = annotations_for_hami(self._live, pod, placement)
+        binding = _binding(pod, placement, version, ledger, told)
         for _ in range(_PLANS):
             answer = await self._store.bind(binding)
             if isinstance(answer, Done):
@@ -254,7 +258,10 @@ class Committer:
                 await self.desk.write(node, remove=[pod.uid])
 
 
-def _binding(pod: Pod, placement: Placement, version: str, ledger: GpuLedger) -> Binding:
+def _binding(
+    pod: Pod, placement: Placement, version: str, ledger: GpuLedger, told: dict[str, str]
+) -> Binding:
+    """Return a pod's way to its node and cards; `told` is for others who read annotations there."""
     record = AllocationRecord(
         node=placement.node, gpus=placement.gpus, ledger_version=int(ledger.resource_version or 0)
     )
@@ -265,6 +272,7 @@ def _binding(pod: Pod, placement: Placement, version: str, ledger: GpuLedger) ->
         resource_version=version,
         node=placement.node,
         annotations={
+            **told,
             keys.ALLOCATION: encode_allocation(record),
             keys.VISIBLE_DEVICES: ",".join(share.uuid for share in placement.gpus),
         },

@@ -13,6 +13,7 @@ from vramline.wire.decoding import decode_json
 from vramline.wire.uuids import card_of
 
 __all__ = [
+    "ALLOCATING",
     "ContainerDevice",
     "RegisteredGpu",
     "decode_devices",
@@ -20,9 +21,15 @@ __all__ = [
     "encode_devices",
     "encode_register",
     "encode_register_as_commas",
+    "hand_over",
+    "read_lock",
     "sum_devices",
 ]
 
+ALLOCATING = "allocating"
+"""The phase of a pod whose devices HAMi's device plugin has yet to hand out."""
+
+_VENDOR = "NVIDIA"
 _REGISTER = f"annotation {keys.HAMI_REGISTER}"
 _DEVICES = f"annotation {keys.HAMI_ALLOCATED}"
 _INTEGER = re.compile(r"-?[0-9]{1,10}", re.ASCII)
@@ -114,6 +121,37 @@ def sum_devices(containers: Iterable[Iterable[ContainerDevice]]) -> tuple[GpuSha
             mib[card] = mib.get(card, 0) + device.mib
             cores[card] = cores.get(card, 0) + device.cores
     return tuple(GpuShare(card, Mib(mib[card]), cores[card]) for card in mib)
+
+
+def hand_over(
+    node: str, gpus: Iterable[GpuShare], device_containers: tuple[bool, ...], *, at: float
+) -> dict[str, str]:
+    """Return the annotations by which HAMi knows what a pod was given on a node.
+
+    Where a container gets devices from kubelet, HAMi's device plugin is told too what to hand out to it; only
+    one container of a pod may. Otherwise only HAMi's scheduler reads them, and counts the pod.
+    """
+    given = [ContainerDevice(share.uuid, _VENDOR, share.mib, share.cores) for share in gpus]
+    containers = [given if gets else [] for gets in device_containers] or [given]
+    devices, now = encode_devices(containers), str(int(at))
+    told = {keys.HAMI_NODE: node, keys.HAMI_TIME: now, keys.HAMI_ALLOCATED: devices}
+    if any(device_containers):
+        told |= {
+            keys.HAMI_TO_ALLOCATE: devices,
+            keys.HAMI_BIND_PHASE: ALLOCATING,
+            keys.HAMI_BIND_TIME: now,
+        }
+    return told
+
+
+def read_lock(text: str) -> str:
+    """Return whom HAMi's node lock names, as namespace/name; empty where it names nobody.
+
+    >>> read_lock("2026-01-01T00:00:00Z,team,trainer"), read_lock("2026-01-01T00:00:00Z"), read_lock("")
+    ('team/trainer', '', '')
+    """
+    fields = [field.strip() for field in text.split(",")]
+    return f"{fields[1]}/{fields[2]}" if len(fields) == 3 and fields[1] and fields[2] else ""
 
 
 def _decode_card(text: str, position: int, subject: str) -> RegisteredGpu:

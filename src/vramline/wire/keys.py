@@ -22,15 +22,21 @@ __all__ = [
     "GPU_PRIORITY",
     "GROUP",
     "HAMI_ALLOCATED",
+    "HAMI_BIND_PHASE",
+    "HAMI_BIND_TIME",
     "HAMI_CORDON",
     "HAMI_ENABLE_REALTIME",
     "HAMI_GPU_POLICY",
+    "HAMI_LOCK",
+    "HAMI_NODE",
     "HAMI_NODE_POLICY",
     "HAMI_NOUSE_TYPE",
     "HAMI_NOUSE_UUID",
     "HAMI_NUMA_BIND",
     "HAMI_REGISTER",
     "HAMI_SCORING_WEIGHTS",
+    "HAMI_TIME",
+    "HAMI_TO_ALLOCATE",
     "HAMI_USE_TYPE",
     "HAMI_USE_UUID",
     "HAMI_VGPU_MODE",
@@ -135,6 +141,18 @@ HAMI_SCORING_WEIGHTS = "hami.io/device-scoring-weights"
 HAMI_ENABLE_REALTIME = "hami.io/enable-realtime-check"
 HAMI_ALLOCATED = "hami.io/vgpu-devices-allocated"
 """Pod annotation: the devices of every container."""
+HAMI_TO_ALLOCATE = "hami.io/vgpu-devices-to-allocate"
+"""Pod annotation: the same, for HAMi's device plugin, which erases what it has handed out."""
+HAMI_NODE = "hami.io/vgpu-node"
+"""Pod annotation: the node for which those were chosen."""
+HAMI_TIME = "hami.io/vgpu-time"
+"""Pod annotation: when they were chosen, in seconds since the epoch."""
+HAMI_BIND_PHASE = "hami.io/bind-phase"
+"""Pod annotation: `allocating` until HAMi's device plugin has handed the devices out."""
+HAMI_BIND_TIME = "hami.io/bind-time"
+"""Pod annotation: when the pod was bound, in seconds since the epoch."""
+HAMI_LOCK = "hami.io/mutex.lock"
+"""Node annotation: since when, and the pod for which HAMi has locked the node."""
 HAMI_REGISTER = "hami.io/node-nvidia-register"
 """Node annotation: the cards, as JSON or in the older comma format."""
 HAMI_CORDON = "hami.io/device-cordon"

@@ -23,7 +23,7 @@ from vramline.wire.cards import (
 )
 from vramline.wire.gfd import GfdLabels, read_gfd
 from vramline.wire.gpus_physical import read_gpus_physical
-from vramline.wire.hami import decode_register
+from vramline.wire.hami import decode_register, read_lock
 from vramline.wire.inventory import Inventory, find_conflict, lower_scaled_totals
 from vramline.wire.kubernetes import NodeObject, NodeSpec, NodeStatus, Quantities
 from vramline.wire.quantities import read_amount, read_whole
@@ -95,6 +95,8 @@ def read_node(node: NodeObject, report: GpuReport | None) -> NodeReading:
         taints=tuple(Taint(each.key, each.value or "", each.effect) for each in spec.taints or ()),
         host=_read_room(offered, subject),
         platform=report.platform if report else "",
+        has_hami=keys.HAMI_REGISTER in (node.metadata.annotations or {}) and bool(devices.gpus),
+        hami_lock=read_lock((node.metadata.annotations or {}).get(keys.HAMI_LOCK, "")),
         realtime=_OWN_MODES.get(report.realtime_check) if report and report.realtime_check else None,
         realtime_enabled=report is not None and report.realtime_check is NodeCheck.ENABLED,
     )

@@ -7,7 +7,7 @@ from vramline.model.pod import Allocation, Pod, PodPhase
 from vramline.wire import keys
 from vramline.wire.allocation import read_allocation
 from vramline.wire.asks import is_reservation_pod, read_ask
-from vramline.wire.hami import decode_devices, sum_devices
+from vramline.wire.hami import ALLOCATING, decode_devices, sum_devices
 from vramline.wire.host_needs import read_host_needs
 from vramline.wire.identity import namespace_of, subject_of, uid_of
 from vramline.wire.kubernetes import ObjectMeta, PodObject, PodSpec, PodStatus
@@ -31,6 +31,7 @@ def read_pod(pod: PodObject) -> Pod:
     ask = read_ask(pod)
     life = read_life(pod)
     status, waits = pod.status or PodStatus(), life.phase is PodPhase.PENDING
+    devices = _device_containers(spec)
     placed = bool(spec.node_name) and life.phase is not PodPhase.FINISHED
     return Pod(
         namespace=namespace_of(meta),
@@ -50,7 +51,9 @@ def read_pod(pod: PodObject) -> Pod:
         scheduler=spec.scheduler_name or "",
         is_plain=not is_particular(spec),
         preempts_on=_preempts_on(status) if waits else None,
-        holds_devices=_holds_devices(spec),
+        holds_devices=any(devices),
+        device_containers=devices if any(devices) else (),
+        awaits_hami=(meta.annotations or {}).get(keys.HAMI_BIND_PHASE) == ALLOCATING,
         reserves_group=_reserved_group(meta),
         notes=list_notes(pod, asks=ask is not None),
     )
@@ -64,14 +67,16 @@ def _preempts_on(status: PodStatus) -> str | None:
     return None
 
 
-def _holds_devices(spec: PodSpec) -> bool:
-    """Whether a container asks kubelet for devices of the GPU plugin."""
-    return any(
-        resource in (limits or {})
-        for container in (*(spec.containers or ()), *(spec.init_containers or ()))
-        if container.resources is not None
-        for limits in (container.resources.limits, container.resources.requests)
-        for resource in (keys.GPU_COUNT, keys.GPU_COUNT_SHARED)
+def _device_containers(spec: PodSpec) -> tuple[bool, ...]:
+    """Return for each container, init containers first, whether it asks kubelet for GPU devices."""
+    return tuple(
+        container.resources is not None
+        and any(
+            resource in (amounts or {})
+            for amounts in (container.resources.limits, container.resources.requests)
+            for resource in (keys.GPU_COUNT, keys.GPU_COUNT_SHARED)
+        )
+        for container in (*(spec.init_containers or ()), *(spec.containers or ()))
     )
 
 

@@ -254,7 +254,10 @@ class Preempter:
 
     async def _may_go(self, victim: Pod) -> bool:
         """Ask the API server whether a pod might be evicted; a pod that is gone is in nobody's way."""
-        return isinstance(await self._store.evict_pod(victim, dry_run=True), Done | Conflict)
+        answer = await self._store.evict_pod(victim, dry_run=True)
+        if isinstance(answer, Refused | Unclear):
+            self._log.info("preemption.protected", pod=victim.key, problem=answer.detail)
+        return isinstance(answer, Done | Conflict)
 
     async def _nominate(self, pod: Pod, version: str, node: str | None, why: str) -> bool:
         """Write a nomination, or its end; whether that is stored."""

@@ -34,10 +34,17 @@ class Stage:
         self.answers_are_lost = False
         self._pods: dict[str, dict[str, Any]] = {}
         self._version = 0
+        self._nodes = nodes
+        self.start()
+
+    def start(self) -> None:
+        """Start anew, with nothing but what is stored."""
         self.live = LiveState(Rules(), clock=lambda: 1_000.0)
-        for node in nodes:
+        for node in self._nodes:
             self.live.set_report(report({"uuid": f"GPU-{node}", "index": 0, "totalMiB": TOTAL}, node=node))
             self.live.set_node(node_object(node))
+        for fields in self._pods.values():
+            self.live.set_pod(pod_object(**fields))
         self.preempter = Preempter(
             self.live, self, lambda: self.leads, self.told.append, clock=lambda: self.now
         )

@@ -171,6 +171,16 @@ def test_free_memory_beside_what_leaves_is_kept_from(priority: int, may: bool) -
     assert (codes[0] == CODE_OF[Reason.KEPT_FOR_ANOTHER]) is not may
 
 
+def test_a_restart_forgets_neither_what_is_kept_nor_that_somebody_leaves_already() -> None:
+    stage = waiting_stage()
+    stage.wait("thief", 2_000, priority=5)
+    stage.start()
+
+    assert not fits(stage, "thief")
+    stage.refuse("new", "n1")
+    assert stage.step() == ["a"]
+
+
 def test_nothing_is_kept_once_the_preemptor_is_gone() -> None:
     stage = waiting_stage()
     stage.wait("next", 2_000, priority=0)

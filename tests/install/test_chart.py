@@ -9,7 +9,7 @@ import yaml
 from install.rendered import CHART, Object, find_helm, render_with_helm, rendered
 from vramline import __version__
 from vramline.model.ask import PolicyName, RealtimeMode
-from vramline.settings import SETTINGS, Adoption, Preemption
+from vramline.settings import SETTINGS, Adoption, NominateAhead, Preemption
 from vramline.settings.schema import LogFormat, LogLevel, StaleObservation, UnsizedAsk
 from vramline.wire.admission import SchedulerNamePolicy
 
@@ -136,6 +136,7 @@ def test_the_schema_knows_every_setting_and_every_word() -> None:
         "adoption": set(Adoption),
         "policy": set(PolicyName),
         "preemption": {*Preemption, True, False},
+        "nominateAhead": {*NominateAhead, False},
         "schedulerNamePolicy": set(SchedulerNamePolicy),
         "logLevel": set(LogLevel),
         "logFormat": set(LogFormat),

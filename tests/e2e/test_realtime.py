@@ -293,27 +293,33 @@ def test_the_agent_sees_a_process_on_the_card_and_its_end_lets_the_pod_in(
 def test_a_node_whose_agents_environment_says_warning_is_only_warned_about(
     plane: ControlPlane, admin: httpx.Client, vramline: VramlineProcess, port: int, tmp_path: Path
 ) -> None:
-    admin.post("/api/v1/nodes", json=gpu_node("real", allocatable={"nvidia.com/gpu": "1"})).raise_for_status()
-    nvml = FakeNvml(tmp_path, Card("GPU-warned-0", total=TOTAL, used=6_144, processes={os.getpid(): 6_144}))
-    with running_vramline_agent(plane, admin, nvml, port, HAMI_REALTIME_CHECK_MODE="warning"):
-        wait_until(lambda: card_of(vramline, "GPU-warned-0")["source"] == "agent's stream", "a sample")
-        create(admin, "warned", node="real")
+    admin.post("/api/v1/nodes", json=gpu_node("mild", allocatable={"nvidia.com/gpu": "1"})).raise_for_status()
+    nvml = FakeNvml(tmp_path, Card("GPU-mild-0", total=TOTAL, used=6_144, processes={os.getpid(): 6_144}))
+    with running_vramline_agent(plane, admin, nvml, port, node="mild", HAMI_REALTIME_CHECK_MODE="warning"):
+        wait_until(lambda: card_of(vramline, "GPU-mild-0")["source"] == "agent's stream", "a sample")
+        create(admin, "warned", node="mild")
 
-        wait_until(lambda: node_of(admin, "warned") == "real", "the pod to be bound")
-    admin.delete("/api/v1/nodes/real").raise_for_status()
+        wait_until(lambda: node_of(admin, "warned") == "mild", "the pod to be bound")
+    admin.delete("/api/v1/nodes/mild").raise_for_status()
 
 
 @contextmanager
 def running_vramline_agent(
-    plane: ControlPlane, admin: httpx.Client, nvml: FakeNvml, port: int, **environment: str
+    plane: ControlPlane,
+    admin: httpx.Client,
+    nvml: FakeNvml,
+    port: int,
+    *,
+    node: str = "real",
+    **environment: str,
 ) -> Iterator[Child]:
     """Run the real command on stand-in cards, with a token as its pod would have it."""
     token, bundle = plane.folder / "agent.token", plane.folder / "agent-ca.crt"
-    token.write_text(agent_token(admin, "real"))
+    token.write_text(agent_token(admin, node))
     bundle.write_text(
         admin.get("/api/v1/namespaces/vramline-agent/configmaps/vramline-ca").json()["data"]["ca.crt"]
     )
-    arguments = [sys.executable, "-m", "vramline", "agent", "--node", "real", "--interval", "500ms"]
+    arguments = [sys.executable, "-m", "vramline", "agent", "--node", node, "--interval", "500ms"]
     arguments += ["--scheduler", f"127.0.0.1:{port}", "--library", str(nvml.library)]
     arguments += ["--token-file", str(token), "--ca-file", str(bundle)]
     arguments += ["--kubeconfig", str(plane.folder / "admin.kubeconfig"), "--metrics-listen", "127.0.0.1:0"]

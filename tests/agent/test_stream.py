@@ -13,7 +13,7 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.http11 import Request, Response
 
-from vramline.agent.addresses import Replica, find_replicas
+from vramline.agent.addresses import Replicas, find_replicas
 from vramline.agent.stream import Hooks, StreamRules, Streams, Taken
 from vramline.kube.certificates import renew_identity
 from vramline.kube.pace import Pace
@@ -82,6 +82,9 @@ class World:
         self.now = 10.0
         self.scheduler = Scheduler(folder)
         self.wakes = 0
+        self.look_ups = 0
+        self.given: tuple[Address, ...] | None = None
+        """Where to look for replicas, instead of at the scheduler's own address."""
         rules = StreamRules(
             token_file=folder / "token",
             ca_file=folder / "ca.crt",
@@ -91,8 +94,10 @@ class World:
         hooks = Hooks(find_replicas=self._find, look=self._look, wake=self._wake)
         self.streams = Streams(rules, hooks, lambda: self.now, random.Random(7))
 
-    async def _find(self) -> tuple[Replica, ...] | None:
-        return await find_replicas((Address("127.0.0.1", self.scheduler.port),))
+    async def _find(self) -> Replicas:
+        self.look_ups += 1
+        own = (Address("127.0.0.1", self.scheduler.port),)
+        return await find_replicas(own if self.given is None else self.given)
 
     async def _look(self, gpus: tuple[str, ...]) -> Taken:
         cards = tuple(ReportedGpu(uuid=uuid, total_mib=9, used_mib=5) for uuid in gpus)
@@ -266,12 +271,31 @@ def test_nothing_is_streamed_to_whom_it_must_not(tmp_path: Path, fault: str) -> 
     assert (world.streams.up, world.scheduler.frames) == (0, [])
 
 
-def test_a_name_that_cannot_be_looked_up_changes_nothing() -> None:
-    assert asyncio.run(find_replicas((Address("no-such-host.invalid", 1),))) is None
+def test_a_name_that_cannot_be_looked_up_hides_no_other_and_ends_no_stream(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        await world.is_up()
+        world.given = (Address("no-such-host.invalid", 1),)
+        looked_up = world.look_ups
+        await until(lambda: world.look_ups > looked_up + 1)
+        assert world.streams.up == 1
+
+    play(tmp_path, story)
+
+    found = asyncio.run(find_replicas((Address("no-such-host.invalid", 1), Address("127.0.0.1", 2))))
+    assert ([str(each) for each in found.found], found.complete) == (["127.0.0.1:2"], False)
+
+
+def test_a_replica_that_is_gone_is_let_go(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        await world.is_up()
+        world.given = ()
+        await until(lambda: world.streams.up == 0)
+
+    play(tmp_path, story)
 
 
 def test_every_address_behind_every_name_is_a_replica() -> None:
     found = asyncio.run(find_replicas((Address("127.0.0.1", 1), Address("127.0.0.2", 2))))
 
-    assert found is not None
-    assert [str(each) for each in found] == ["127.0.0.1:1", "127.0.0.2:2"]
+    assert sorted(map(str, found.found)) == ["127.0.0.1:1", "127.0.0.2:2"]
+    assert found.complete

@@ -206,6 +206,23 @@ def test_an_agent_ends_at_once_when_it_is_told_to(
     assert took < 5.0
 
 
+def test_while_the_api_server_is_away_samples_go_on_and_the_newest_is_written_after_it(
+    plane: ControlPlane, admin: httpx.Client, node: str, nvml: FakeNvml
+) -> None:
+    (server,) = [child for child in plane.children if child.name == "kube-apiserver"]
+    with run_agent(plane, node, nvml, token=agent_token(admin, node)) as agent:
+        wait_until(lambda: card_of(admin, node).get("usedMiB") == 1000, "the report")
+        server.signal(signal.SIGSTOP)
+        try:
+            for used in (5000, 6000, 7000):
+                nvml.set(Card("GPU-1", used=used), Card("GPU-2"))
+                part = f'vramline_agent_gpu_mib{{gpu="GPU-1",part="used"}} {used}.0'
+                wait_until(lambda part=part: part in agent.figures(), "a sample", children=(agent.child,))  # type: ignore[misc]
+        finally:
+            server.signal(signal.SIGCONT)
+        wait_until(lambda: card_of(admin, node).get("usedMiB") == 7000, "the newest report")
+
+
 # ── who may say what ─────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("whose", ["another node's", "of no pod", "nobody's"])
 def test_a_report_with_a_wrong_token_is_refused(
@@ -299,4 +316,4 @@ def test_memory_that_becomes_free_is_stamped_on_the_node_once_it_is_in_the_repor
         took = seconds_until(lambda: stamp() is not None, "the stamp")
         assert card_of(admin, node)["usedMiB"] == 0, "whoever is woken by it can see why"
 
-    assert took < 3.0
+    assert took < 5.0

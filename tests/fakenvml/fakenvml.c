@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef int ret_t;
@@ -150,10 +151,22 @@ static void load(state_t *s) {
     fclose(f);
 }
 
-/* Every thread has its own copy of what it read last: calls may come from several at once. */
+static int same(const struct stat *a, const struct stat *b) {
+    return a->st_ino == b->st_ino && a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec
+        && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* Every thread has its own copy of what it read last, for calls may come from several at once; the file is read
+   again when it is another one, so that a call costs about what a driver's does. */
 static state_t *now(void) {
     static __thread state_t *state;
+    static __thread struct stat seen;
+    struct stat found;
+    const char *path = getenv("FAKENVML_STATE");
+    int known = path && !stat(path, &found);
+    if (state && known && same(&seen, &found)) return state;
     if (!state) state = malloc(sizeof *state);
+    if (known) seen = found;
     load(state);
     return state;
 }

@@ -8,7 +8,7 @@ import structlog
 
 from vramline.settings import Address
 
-__all__ = ["Replica", "find_replicas"]
+__all__ = ["Replica", "Replicas", "find_replicas"]
 
 
 class Replica(msgspec.Struct, frozen=True):
@@ -22,10 +22,18 @@ class Replica(msgspec.Struct, frozen=True):
         return str(Address(self.address, self.named.port))
 
 
-async def find_replicas(given: tuple[Address, ...]) -> tuple[Replica, ...] | None:
-    """Look up every name; None: one of them cannot be looked up now, so that nothing is known to be gone."""
+class Replicas(msgspec.Struct, frozen=True):
+    """What a look-up brought."""
+
+    found: frozenset[Replica]
+    complete: bool
+    """False: a name could not be looked up, so that whoever is missing is not known to be gone."""
+
+
+async def find_replicas(given: tuple[Address, ...]) -> Replicas:
+    """Look up every name."""
     loop = asyncio.get_running_loop()
-    found: dict[Replica, None] = {}
+    found: set[Replica] = set()
     complete = True
     for each in given:
         try:
@@ -35,5 +43,5 @@ async def find_replicas(given: tuple[Address, ...]) -> tuple[Replica, ...] | Non
             complete = False
             continue
         for *_, place in answers:
-            found[Replica(str(place[0]), each)] = None
-    return tuple(found) if complete or found else None
+            found.add(Replica(str(place[0]), each))
+    return Replicas(frozenset(found), complete)

@@ -10,6 +10,7 @@ import contextlib
 import random
 import ssl
 from collections.abc import Awaitable, Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,8 +18,9 @@ import msgspec
 import structlog
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from websockets.frames import CloseCode
 
-from vramline.agent.addresses import Replica
+from vramline.agent.addresses import Replica, Replicas
 from vramline.agent.changes import is_news
 from vramline.errors import RequestError, TransientError
 from vramline.kube.pace import Pace, delay_s
@@ -66,8 +68,7 @@ class Taken(msgspec.Struct, frozen=True):
 class Hooks:
     """What streams need of the agent."""
 
-    find_replicas: Callable[[], Awaitable[tuple[Replica, ...] | None]]
-    """None: they could not be looked up just now."""
+    find_replicas: Callable[[], Awaitable[Replicas]]
     look: Callable[[tuple[str, ...]], Awaitable[Taken]]
     wake: Callable[[], None]
 
@@ -104,16 +105,16 @@ class Streams:
         """Keep a stream to every replica, for ever."""
         try:
             while True:
-                found = await self.hooks.find_replicas()
-                if found is not None:
-                    self._keep_only(set(found))
+                replicas = await self.hooks.find_replicas()
+                known = set() if replicas.complete else set(self._links)
+                self._keep_only(replicas.found | known)
                 await asyncio.sleep(self.rules.look_up_s)
         finally:
             links = list(self._links.values())
             self._keep_only(set())
             await asyncio.gather(*links, return_exceptions=True)
 
-    def _keep_only(self, replicas: set[Replica]) -> None:
+    def _keep_only(self, replicas: AbstractSet[Replica]) -> None:
         for gone in self._links.keys() - replicas:
             self._links.pop(gone).cancel()
         for new in replicas - self._links.keys():
@@ -158,6 +159,9 @@ class Streams:
             sending = asyncio.create_task(self._send_samples(socket, rest))
             try:
                 await self._receive(socket, rest)
+            except asyncio.CancelledError:
+                await socket.close(CloseCode.GOING_AWAY)
+                raise
             finally:
                 sending.cancel()
 

@@ -224,10 +224,24 @@ def test_what_kube_scheduler_frees_is_kept_too() -> None:
     stage.preempter.answered(uid, ("n1",))
     stage.wait("new", 10_000, priority=10, status={"nominatedNodeName": "n1"})
 
+    stage.answers_are_lost = True
+    stage.step()
+    assert stage.pod("new").preempts_on is None
+    stage.answers_are_lost = False
     stage.step()
 
     assert stage.pod("new").preempts_on == "n1"
     assert stage.evicted == []
+
+
+def test_a_mere_hint_to_a_node_whose_pods_leave_becomes_a_place_that_is_kept() -> None:
+    stage = waiting_stage()
+    stage.end("new")
+    stage.wait("hinted", 10_000, priority=10, status={"nominatedNodeName": "n1"})
+    stage.refuse("hinted", "n1")
+
+    assert stage.step() == ["a"]
+    assert stage.pod("hinted").preempts_on == "n1"
 
 
 # ── for every cluster ────────────────────────────────────────────────────────────────────────────────

@@ -113,12 +113,7 @@ class Preempter:
         pod, last = self._live.pods.get(pod_uid), self._refused.get(pod_uid)
         if pod_uid == self._busy_with:
             return False
-        return (
-            pod is None
-            or last is None
-            or pod.preempts_on is None
-            or not self._room_is_coming(pod, last.nodes)
-        )
+        return pod is None or last is None or not self._room_is_coming(pod, last.nodes)
 
     def answered(self, pod_uid: str, nodes: tuple[str, ...]) -> None:
         """kube-scheduler was told whom to evict on these nodes: it chooses, evicts and nominates."""
@@ -247,7 +242,7 @@ class Preempter:
 
         Unless it is not among `nodes`: then something else than VRAM speaks against it by now.
         """
-        node = pod.preempts_on or pod.nominated
+        node = pod.preempts_on
         return node in nodes and pod.ask is not None and self._victims(pod, pod.ask, node) == ()
 
     # ── its steps ────────────────────────────────────────────────────────────────────────────────
@@ -321,14 +316,12 @@ class Preempter:
         """Keep what kube-scheduler frees for a pod: its nomination alone would keep no VRAM."""
         pod = self._live.pods.get(uid)
         if pod is None or pod.phase is not PodPhase.PENDING or self._clock() - answered.at > _REST_S:
-            del self._answered[uid]
+            self._answered.pop(uid, None)
         elif pod.nominated in answered.nodes:
-            del self._answered[uid]
-            if pod.preempts_on != pod.nominated:
-                version = self._live.version_of(uid)
-                await self._nominate(
-                    pod, version, pod.nominated, f"kube-scheduler makes room on {pod.nominated}"
-                )
+            why, version = f"kube-scheduler makes room on {pod.nominated}", self._live.version_of(uid)
+            is_marked = pod.preempts_on == pod.nominated
+            if is_marked or await self._nominate(pod, version, pod.nominated, why):
+                self._answered.pop(uid, None)
 
     def _rest(self, *uids: str) -> None:
         self._resting |= dict.fromkeys(uids, self._clock() + _REST_S)

@@ -32,9 +32,9 @@ KINDS = {
 }
 
 
-def install_agent(admin: httpx.Client) -> None:
+def install_agent(admin: httpx.Client, *options: str) -> None:
     """Apply what is shipped for the agent, but for its pods."""
-    for each in rendered("--with-agent"):
+    for each in rendered("--with-agent", *options):
         if each["kind"] in KINDS and _is_agents(each):
             admin.post(KINDS[each["kind"]], json=each).raise_for_status()
     path = "/apis/vramline.io/v1alpha1/gpureports"

@@ -1,17 +1,16 @@
 """The device plugin inside the real agent: real NVML bindings on a stand-in library, a real kubelet."""
 
 import os
-import sys
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
 
+from controlplane.agent import RunningAgent, agent_token, install_agent, run_agent
 from controlplane.kubernetes import wait_for_pod
 from controlplane.plane import ControlPlane
-from controlplane.processes import Child, free_port
-from controlplane.vramline import apply_crds
 from e2e.plugin_world import PODS, SlotNode, admitted, container_of, start_schedulers, waiting_for
 from fakenvml import Card, FakeNvml
 from realnode.machine import Programs
@@ -40,22 +39,17 @@ class AgentNode(SlotNode):
         )
 
     @contextmanager
-    def agent(self) -> Iterator[Child]:
-        """Run `vramline agent` until the block ends, and the node has said that its slots are gone."""
-        port = free_port()
+    def agent(self) -> Iterator[RunningAgent]:
+        """Run `vramline agent` with its shipped rights, until the block ends and the slots are gone."""
         folder = self.node.kubelet_folder
-        arguments = [sys.executable, "-m", "vramline", "agent", "--node", self.node.name]
-        arguments += ["--kubeconfig", str(self.node.plane.folder / "admin.kubeconfig")]
-        arguments += ["--library", str(self.nvml.library), "--metrics-listen", f"127.0.0.1:{port}"]
-        arguments += ["--pod-resources", str(folder / "pod-resources" / "kubelet.sock")]
-        arguments += ["--device-plugins", str(folder / "device-plugins")]
+        options = ["--pod-resources", str(folder / "pod-resources" / "kubelet.sock")]
+        options += ["--device-plugins", str(folder / "device-plugins")]
         env = {"VRAMLINE_BACKEND": "plugin", "VRAMLINE_SLOTS_PER_CARD": str(SLOTS // len(CARDS))}
-        log = self.node.plane.folder / f"agent-{port}.log"
-        child = Child("agent", arguments, log, {**env, **self.nvml.environment()})
-        try:
-            yield child
-        finally:
-            child.stop()
+        token = agent_token(self.admin, self.node.name)
+        with run_agent(
+            self.node.plane, self.node.name, self.nvml, token=token, options=options, env=env
+        ) as agent:
+            yield agent
         self.wait_for_resources(SLOTS, 0)
 
 
@@ -64,7 +58,7 @@ def world(
     plane: ControlPlane, programs: Programs, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AgentNode]:
     with plane.client() as admin:
-        apply_crds(admin)
+        install_agent(admin, "--with-plugin")
         with real_node(plane, programs) as node, start_schedulers(plane):
             world = AgentNode(admin, node, FakeNvml(tmp_path_factory.mktemp("cards")))
             world.occupy("", 0)
@@ -77,17 +71,18 @@ def test_a_node_offers_slots_as_long_as_its_agent_runs(world: AgentNode) -> None
         world.create(admitted("worker", 16_000))
         before = wait_for_pod(world.admin, "default", "worker", is_running)
     assert list((world.node.kubelet_folder / "device-plugins").glob("vramline*")) == []
-    assert "Traceback" not in agent.log.read_text()
+    assert "Traceback" not in agent.child.log.read_text()
 
     with world.agent():
         world.wait_for_resources(SLOTS, SLOTS)
         after = world.admin.get(f"{PODS}/worker").json()
         assert container_of(after) == container_of(before)
         assert [each.pod for each in world.held()] == ["worker"]
+        assert agent.has_logged("plugin.registered")
 
 
 def test_a_restart_waits_until_a_stranger_has_left_the_card(world: AgentNode) -> None:
-    with world.agent():
+    with world.agent() as agent:
         world.wait_for_resources(SLOTS, SLOTS)
         world.create(admitted("restarts", 6_000))
         wait_for_pod(world.admin, "default", "restarts", is_running)
@@ -102,6 +97,7 @@ def test_a_restart_waits_until_a_stranger_has_left_the_card(world: AgentNode) ->
         world.occupy("", 0)
         started = wait_for_pod(world.admin, "default", "restarts", is_running)
         assert container_of(started)[1] == 1
+        assert re.search(r'vramline_agent_starts_total\{outcome="refused"\} [1-9]', agent.figures())
 
 
 def test_a_lost_card_takes_its_slots_along(world: AgentNode) -> None:

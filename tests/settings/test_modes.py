@@ -4,8 +4,17 @@ import pytest
 
 from vramline.model.ask import Ask, MibSize, PolicyName, RealtimeMode
 from vramline.model.rules import Rules
-from vramline.settings import Settings, StaleObservation, UnsizedAsk, effective_mode, rules_from
+from vramline.settings import (
+    Settings,
+    StaleObservation,
+    UnsizedAsk,
+    admission_from,
+    effective_mode,
+    load,
+    rules_from,
+)
 from vramline.units import Mib
+from vramline.wire.admission import AdmissionOptions, Backend, SchedulerNamePolicy
 
 STRICT, WARNING, DISABLED = RealtimeMode.STRICT, RealtimeMode.WARNING, RealtimeMode.DISABLED
 
@@ -46,4 +55,13 @@ def test_rules_carry_what_settings_say() -> None:
 
     assert rules_from(settings) == Rules(
         mode=WARNING, policy=PolicyName.SPREAD, max_age_s=10.0, stale_refuses=True, unsized_is_whole=True
+    )
+
+
+def test_admission_is_told_what_settings_say() -> None:
+    settings = load({"backend": "plugin", "schedulerName": "vram", "schedulerNamePolicy": "always"}, {}, {})
+
+    assert admission_from(Settings()) == AdmissionOptions()
+    assert admission_from(settings) == AdmissionOptions(
+        scheduler_name="vram", scheduler_name_policy=SchedulerNamePolicy.ALWAYS, backend=Backend.PLUGIN
     )

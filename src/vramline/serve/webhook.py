@@ -9,8 +9,7 @@ import structlog
 from vramline.scheduler.tls import LiveTls, configure_server
 from vramline.scheduler.webhook import build_webhook_app
 from vramline.serve.server import QuietServer
-from vramline.settings import Settings
-from vramline.wire.admission import AdmissionOptions
+from vramline.settings import Settings, admission_from
 
 __all__ = ["run_webhook"]
 
@@ -24,11 +23,7 @@ async def run_webhook(
     stop: asyncio.Event,
 ) -> None:
     """Serve reviews until `stop`; calls under way are answered."""
-    options = AdmissionOptions(
-        scheduler_name=settings.scheduler_name,
-        scheduler_name_policy=settings.scheduler_name_policy,
-        backend=settings.backend,
-    )
+    options = admission_from(settings)
     server = QuietServer(configure_server(build_webhook_app(options, is_ready=is_ready), tls))
     structlog.get_logger().info("webhook.started", listen=listener.getsockname()[:2])
     serving = asyncio.create_task(server.serve(sockets=[listener]))

@@ -5,7 +5,7 @@ keeps for every value where it came from.
 """
 
 from vramline.settings.load import load
-from vramline.settings.modes import effective_mode, pool_from, rules_from
+from vramline.settings.modes import admission_from, effective_mode, pool_from, rules_from
 from vramline.settings.observation_feeds import ObservationFeed, read_feeds
 from vramline.settings.schema import (
     SETTINGS,
@@ -38,6 +38,7 @@ __all__ = [
     "Source",
     "StaleObservation",
     "UnsizedAsk",
+    "admission_from",
     "effective_mode",
     "load",
     "pool_from",

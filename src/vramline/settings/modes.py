@@ -4,8 +4,9 @@ from vramline.model.ask import Ask, RealtimeMode
 from vramline.model.node import NodePool
 from vramline.model.rules import Rules, rules_for
 from vramline.settings.schema import Settings, StaleObservation, UnsizedAsk
+from vramline.wire.admission_options import AdmissionOptions
 
-__all__ = ["effective_mode", "pool_from", "rules_from"]
+__all__ = ["admission_from", "effective_mode", "pool_from", "rules_from"]
 
 
 def rules_from(settings: Settings) -> Rules:
@@ -33,3 +34,12 @@ def pool_from(settings: Settings) -> NodePool | None:
     """Return the pool of nodes that GPU pods may go to; None: all nodes."""
     key = settings.node_pool_label_key
     return NodePool(key, settings.node_pool_label_value) if key else None
+
+
+def admission_from(settings: Settings) -> AdmissionOptions:
+    """Return how the webhook treats pods that ask for GPUs."""
+    return AdmissionOptions(
+        scheduler_name=settings.scheduler_name,
+        scheduler_name_policy=settings.scheduler_name_policy,
+        backend=settings.backend,
+    )

@@ -1,6 +1,8 @@
 """Whether a card still holds what was promised on it, a moment before it is used."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vramline.decide.starting import Judgement, SeenCard, judge_start
 from vramline.model.ask import RealtimeMode
@@ -101,3 +103,34 @@ def test_a_judgement_is_told_apart_by_mode() -> None:
 
     assert len(judged.only(RealtimeMode.WARNING).short) == 1
     assert judged.only(RealtimeMode.STRICT) == Judgement()
+
+
+MEMORY = st.integers(0, 24_000)
+
+
+@given(
+    others=st.dictionaries(st.sampled_from("abc"), st.tuples(st.integers(1, 24_000), MEMORY)),
+    strangers=MEMORY,
+    own=st.tuples(st.integers(1, 24_000), MEMORY),
+)
+def test_who_may_start_finds_the_memory_on_the_card(
+    others: dict[str, tuple[int, int]], strangers: int, own: tuple[int, int]
+) -> None:
+    """Promised and used MiB by pod: agreement means room for the whole claim, and for every other."""
+    mib, used = own
+    claims = [Claim(pod_uid="u", pod="ml/a", gpu="GPU-a", mib=Mib(mib))]
+    claims += [
+        Claim(pod_uid=uid, pod=f"ml/{uid}", gpu="GPU-a", mib=Mib(most)) for uid, (most, _) in others.items()
+    ]
+    processes = [process("u", used), process(None, strangers)]
+    processes += [process(uid, most) for uid, (_, most) in others.items()]
+
+    judged = judge(*processes, claims=tuple(claims), has_run=True)
+
+    elsewhere = strangers + sum(now for _, now in others.values())
+    promised_elsewhere = strangers + sum(max(most, now) for most, now in others.values())
+    if not judged.short:
+        assert CARD.usable - elsewhere >= mib
+        assert CARD.usable - promised_elsewhere >= max(mib, used)
+    else:
+        assert CARD.usable - promised_elsewhere < max(mib, used)

@@ -213,7 +213,6 @@ FORBIDDEN = [
     ("create", "pods", "vramline-system", ""),
     ("delete", "pods", "default", ""),
     ("create", "pods/exec", "default", ""),
-    ("create", "pods/eviction", "default", ""),
     ("patch", "nodes", "", "n1"),
     ("update", "nodes", "", "n1"),
     ("patch", "nodes/status", "", "n1"),

@@ -1,5 +1,6 @@
 """The original's twenty defects, each with the right answer, and its own examples."""
 
+import ast
 import dataclasses
 import inspect
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from house.tree import SOURCE, python_files
 from inference.clusters import cluster_of, gpu_pod, plain, seen, unseen
 from vramline.errors import RequestError
 from vramline.inference import (
@@ -19,6 +21,7 @@ from vramline.inference import (
     get_node_gpu_summaries,
 )
 from vramline.inference.parallelism import required_gpus
+from vramline.inference.selection_text import describe_selection
 
 FREE, BUSY = (0, 0), (38_000, 97)
 
@@ -282,6 +285,19 @@ def test_13_many_questions_about_one_reading() -> None:
     assert best(cluster, 8) == "n0"
 
 
+def test_13_and_19_no_process_is_started_and_no_pod_is_entered() -> None:
+    imported = {
+        name.name
+        for file in python_files(SOURCE / "inference")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Import)
+        for name in node.names
+    }
+
+    assert imported.isdisjoint({"subprocess", "pty", "multiprocessing"})
+    assert "asyncio" in imported
+
+
 def test_15_the_answer_is_the_nodes_name_whatever_its_hostname_label() -> None:
     cluster = cluster_of(seen("n1", FREE, labels={"kubernetes.io/hostname": "ip-10-0-0-1"}))
 
@@ -323,6 +339,31 @@ def test_20_a_small_service_need_not_break_up_an_empty_node() -> None:
 
     assert best(cluster) == "empty"
     assert best(cluster, policy="binpack") == "begun"
+
+
+def test_the_choice_is_told_in_the_originals_words() -> None:
+    cluster = cluster_of(seen("host-10-97-65-155", *([FREE] * 8)))
+    summary = get_node_gpu_summaries(cluster=cluster)["host-10-97-65-155"]
+
+    assert describe_selection(1, summary) == [
+        "=== GPU Node Selection ===",
+        "Looking for node with 1 idle GPU(s)...",
+        "Selected node 'host-10-97-65-155' for deployment:",
+        "  - Allocatable GPUs: 8/8",
+        "  - Idle GPUs: 8",
+        "  - Avg Utilization: 0.0%",
+        "  - Avg Memory Usage: 0.0%",
+        "✓ Selected node: host-10-97-65-155",
+        "==========================",
+        "",
+    ]
+
+
+def test_an_average_that_nobody_told_is_unknown_and_no_node_is_the_schedulers_choice() -> None:
+    summary = get_node_gpu_summaries(cluster=cluster_of(unseen("n1", 8)))["n1"]
+
+    assert "  - Avg Utilization: unknown" in describe_selection(1, summary)
+    assert "No suitable node; the scheduler decides" in describe_selection(1, None)
 
 
 # ── what else must hold ──────────────────────────────────────────────────────────────────────────

@@ -156,6 +156,7 @@ def test_a_state_space_model_keeps_keys_and_values_in_every_fourth_layer() -> No
         pytest.param({"hidden_size": -1}, "hidden_size", id="a negative size"),
         pytest.param({"hidden_size": "4096"}, "hidden_size", id="a size in quotes"),
         pytest.param({"vocab_size": 2**50}, "vocab_size", id="a size beyond reason"),
+        pytest.param({"num_hidden_layers": 10**11}, "num_hidden_layers", id="layers beyond reason"),
         pytest.param({"num_attention_heads": 33}, "num_attention_heads", id="heads that do not divide"),
         pytest.param({"attention_bias": "yes"}, "attention_bias", id="a flag that is a word"),
     ],

@@ -13,6 +13,12 @@ __all__ = ["Fields"]
 _LARGEST = 2**40
 """No size in a model is larger; a larger number is a mistake, and must not be multiplied."""
 
+_LARGEST_COUNTS = {
+    **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layer", "n_layers", "block_count"), 10_000),
+    **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "attention.head_count"), 65_536),
+}
+"""Things that are gone through one by one: a number beyond reason must not keep anybody waiting."""
+
 _MEMORY_BEARING = frozenset(
     {
         "attention_chunk_size",
@@ -85,8 +91,11 @@ class Fields:
             value = self._data.get(name)
             if value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < _LARGEST:
-                raise self.wrong(name, value, "is not a positive whole number", "a number such as 4096")
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise self.wrong(name, value, "is not a positive whole number", "a number such as 32")
+            largest = _LARGEST_COUNTS.get(name, _LARGEST)
+            if value > largest:
+                raise self.wrong(name, value, "is beyond reason", f"at most {largest:,}")
             return value
         return None
 
@@ -119,8 +128,8 @@ class Fields:
         value = self._data.get(name)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.wrong(name, value, "is not a number", "a number")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not -1 <= value <= _LARGEST:
+            raise self.wrong(name, value, "is not a number that makes sense here", "a number such as 4.0")
         return float(value)
 
     def text(self, *names: str) -> str:

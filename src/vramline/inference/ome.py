@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from vramline.errors import RequestError
-from vramline.inference.discovery import find_best_node_for_deployment
+from vramline.inference.discovery import find_best_node_for_deployment, get_node_gpu_summaries
 from vramline.inference.gpu_cluster import find_cluster, read_gpu_cluster, run_now
 from vramline.inference.parallelism import required_gpus
+from vramline.inference.selection_text import describe_selection
 from vramline.inference.service_state import ServiceState, judge_pods, judge_service
 from vramline.kube.client import KubeClient, Patch, Selection
 from vramline.kube.failures import ConflictError, NotFoundError
@@ -71,10 +72,11 @@ class Placement(enum.StrEnum):
 
 
 class OMEController:
-    """Deploys inference services through OME on one cluster."""
+    """Deploys inference services through OME on one cluster; `say` gets a line for whatever is done."""
 
-    def __init__(self, kubeconfig_path: str | None = None) -> None:
+    def __init__(self, kubeconfig_path: str | None = None, *, say: Callable[[str], object] = print) -> None:
         self.kubeconfig_path = kubeconfig_path
+        self._say = say
         self.last_problem = ""
         """Why the last `wait_for_ready` answered False."""
         self._target = find_cluster(kubeconfig_path)
@@ -127,6 +129,8 @@ class OMEController:
             return wish.name
         self.create_namespace(namespace)
         self._call(lambda client: client.create(SERVICES, document, namespace=namespace))
+        where = "" if wish.node is None else f" on node '{wish.node.name}'"
+        self._say(f"Created InferenceService '{wish.name}' in namespace '{namespace}'{where}")
         if wait and not self.wait_for_ready(wish.name, namespace):
             return None
         return wish.name
@@ -156,12 +160,16 @@ class OMEController:
         cluster = read_gpu_cluster(self.kubeconfig_path)
         ready = model_ready_label(wish.model)
         marked = any(ready in node.labels for node in cluster.fleet.nodes)
+        required = max(wish.gpus // (wish.workers + 1), 1)
         name = find_best_node_for_deployment(
-            max(wish.gpus // (wish.workers + 1), 1),
+            required,
             gpu_memory=gpu_memory,
             node_selector={ready: "Ready"} if marked else {},
             cluster=cluster,
         )
+        summary = None if name is None else get_node_gpu_summaries(cluster=cluster)[name]
+        for line in describe_selection(required, summary):
+            self._say(line)
         node = None if name is None else cluster.fleet.node(name)
         if node is None:
             return None

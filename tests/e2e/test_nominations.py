@@ -13,7 +13,7 @@ from controlplane.vramline import apply_crds, extender_configuration, gpu_pod, r
 from e2e.audited import Writes
 
 OURS = "vramline-under-test"
-NODES = 300
+NODES = 1_000
 """From so many on it pays."""
 PODS = "/api/v1/namespaces/{}/pods"
 WAITING, HEAD = 40, 8

@@ -38,7 +38,7 @@ class HintRules(msgspec.Struct, frozen=True, kw_only=True):
 
     scheduler_name: str = "vramline"
     """Pods for other schedulers are none of our business."""
-    nodes: int = 300
+    nodes: int = 1_000
     """With fewer, kube-scheduler looks at all of them in less time than the write takes."""
     waiting: int = 20
     """With fewer, kube-scheduler is through before the hints are there."""
@@ -95,10 +95,14 @@ class Nominator:
         self._forget()
         if self._live.fleet.node_count < self._rules.nodes or not self._live.pods_are_complete:
             return 0
-        waiting = [pod for pod in self._queue()[self._rules.head :] if _wants_a_hint(pod)]
+        queue = self._queue()
+        waiting = [pod for pod in queue[self._rules.head :] if _wants_a_hint(pod)]
         if len(waiting) + self._rules.head < self._rules.waiting:
             return 0
         before, foresight = self._written(), Foresight(self._live)
+        for pod in queue[: self._rules.head]:
+            if pod.nominated is None:
+                foresight.place(pod)  # it goes before the others, and takes its place without a hint
         wrong = [uid for uid, planned in self._planned.items() if not self._stands(foresight, uid, planned)]
         waiting = [*(self._live.pods[uid] for uid in wrong), *waiting]
         async with asyncio.TaskGroup() as writes:

@@ -132,7 +132,9 @@ def engine_of(ome: httpx.Client, name: str) -> dict[str, Any]:
     return found
 
 
-def test_a_service_prefers_the_node_with_idle_cards(ome: httpx.Client, controller: OMEController) -> None:
+def test_a_service_prefers_the_node_with_idle_cards(
+    ome: httpx.Client, controller: OMEController, capsys: pytest.CaptureFixture[str]
+) -> None:
     name = controller.deploy_inference_service(**ASKED, experiment_id="1", parameters={"tp-size": "1"})
 
     assert name == "my-task-exp1"
@@ -142,6 +144,9 @@ def test_a_service_prefers_the_node_with_idle_cards(ome: httpx.Client, controlle
     values = [each["values"] for each in preferred[0]["preference"].get("matchExpressions", [])]
     names = [each["values"] for each in preferred[0]["preference"].get("matchFields", [])]
     assert values + names == [["n2"]]
+    told = capsys.readouterr().out
+    assert "✓ Selected node: n2\n" in told
+    assert "Created InferenceService 'my-task-exp1' in namespace 'team' on node 'n2'\n" in told
 
 
 def test_a_pinned_service_may_go_nowhere_else(ome: httpx.Client, controller: OMEController) -> None:

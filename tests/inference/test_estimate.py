@@ -31,10 +31,10 @@ def part(found: Estimate, name: str) -> float:
         pytest.param("RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w4a16", 1, 5.38, 1.89, 0.96, id="4 bits"),
     ],
 )
-def test_runs_that_no_constant_was_chosen_on(
+def test_published_runs_besides_the_table(
     name: str, tp: int, weights: float, activation: float, graphs: float
 ) -> None:
-    """GiB that vLLM 0.19 logged on an H100; published measurements, not in the data folder."""
+    """GiB that vLLM 0.19 logged on an H100: the same series as the table of measured runs, not in it."""
     found = estimate(measured(name), Plan(tp=tp, context=8192, card_mib=81_090))
 
     assert part(found, "weights") == pytest.approx(weights, rel=0.015)

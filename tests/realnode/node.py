@@ -111,15 +111,9 @@ class RealNode:
         return self._http.post(f"/run/{namespace}/{pod}/{container}", params=query).raise_for_status().text
 
     def processes_of(self, pod_uid: str) -> list[int]:
-        """Return the process ids of a pod's containers as the node itself counts them."""
-        machine_pids = {
-            int(line)
-            for hierarchy in hierarchies()
-            for folder in (hierarchy / self.cgroup).rglob(f"pod{pod_uid}")
-            for procs in folder.rglob("cgroup.procs")
-            for line in procs.read_text().split()
-        }
-        return sorted(_pid_inside(pid) for pid in machine_pids)
+        """Return the process ids of a pod, its pause container's too, as the node counts them."""
+        pids = {pid for root in hierarchies() for pid in _pids_of_pod(root / self.cgroup, pod_uid)}
+        return sorted(inside for pid in pids if (inside := _pid_inside(pid)) is not None)
 
     def _knows_its_pods(self, admin: httpx.Client) -> bool:
         """Whether kubelet, perhaps started again, has heard of every pod that is bound to the node."""
@@ -227,11 +221,22 @@ def _children_of(parent: int) -> list[int]:
     return found
 
 
-def _pid_inside(pid: int) -> int:
-    """Translate a process id of the machine: the last but the container's own, or the last if it has none."""
-    status = Path(f"/proc/{pid}/status").read_text()
+def _pids_of_pod(root: Path, uid: str) -> Iterator[int]:
+    """Yield the processes of a pod below a cgroup; what is being removed at the same time has none."""
+    for folder, _, _ in os.walk(root):
+        if f"pod{uid}" in folder:
+            with contextlib.suppress(OSError):
+                yield from map(int, (Path(folder) / "cgroup.procs").read_text().split())
+
+
+def _pid_inside(pid: int) -> int | None:
+    """Translate a process id of the machine into the node's; None: the process has ended."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return None
     [numbers] = [line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:")]
-    return int(numbers[1])
+    return int(numbers[1])  # from the outermost namespace to the innermost: the machine, the node, the pod
 
 
 def _answers(client: httpx.Client, url: str) -> bool:

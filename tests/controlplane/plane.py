@@ -15,6 +15,7 @@ import httpx
 from controlplane.certificates import Authority, write_service_account_keys
 from controlplane.commands import Commands
 from controlplane.processes import Child, free_port, wait_until
+from controlplane.sources import wanted_minor
 
 __all__ = ["ControlPlane", "control_plane"]
 
@@ -84,9 +85,10 @@ class ControlPlane:
             f"--authorization-kubeconfig={kubeconfig}",
             "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics",
         )
+        ready = "readyz" if wanted_minor() >= 31 else "healthz"  # what there is; it says less
         with httpx.Client(verify=False) as probe:  # noqa: S501 — its own certificate, on loopback
             wait_until(
-                lambda: _answers(probe, f"https://127.0.0.1:{port}/readyz"), child.name, children=(child,)
+                lambda: _answers(probe, f"https://127.0.0.1:{port}/{ready}"), child.name, children=(child,)
             )
         return child
 

@@ -12,7 +12,14 @@ import shutil
 import subprocess
 from pathlib import Path
 
-__all__ = ["CommandsMissingError", "cache_folder", "prepare_sources", "run_go", "wanted_version"]
+__all__ = [
+    "CommandsMissingError",
+    "cache_folder",
+    "prepare_sources",
+    "run_go",
+    "wanted_minor",
+    "wanted_version",
+]
 
 PINNED = "v1.35.8"
 PINNED_SOURCES = Path(__file__).parent / "binaries"
@@ -31,6 +38,11 @@ def wanted_version() -> str:
     if not re.fullmatch(r"v1\.\d+\.\d+", version):
         raise CommandsMissingError(f"K8S={asked!r} is no version of Kubernetes; a version is like 1.30.14")
     return version
+
+
+def wanted_minor() -> int:
+    """Return the minor part of that version: 30 of v1.30.14."""
+    return int(wanted_version().split(".")[1])
 
 
 def cache_folder(version: str) -> Path:

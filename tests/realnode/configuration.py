@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from controlplane.sources import wanted_version
+from controlplane.sources import wanted_minor
 from realnode.image import IMAGE
 
 __all__ = ["Layout", "write_configuration"]
@@ -121,13 +121,12 @@ def _network(layout: Layout) -> dict[str, object]:
 
 
 def _kubelet(layout: Layout) -> dict[str, object]:
-    _, minor, _ = wanted_version().split(".")
     watched = ("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available")
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         # Kubernetes 1.31 made it a choice, 1.35 made the other choice the default.
-        **({"failCgroupV1": False} if int(minor) >= 31 else {}),
+        **({"failCgroupV1": False} if wanted_minor() >= 31 else {}),
         "failSwapOn": False,
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": f"/{layout.cgroup}",

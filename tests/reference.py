@@ -107,8 +107,8 @@ class World:
         )
 
     def place(self, ask: Ask, rules: Rules, now: float) -> tuple[str, tuple[str, ...]] | None:
-        """Best fit: known cards first, then the least left over, then node name, then UUID."""
-        assert rules.policy is PolicyName.BESTFIT
+        """Policy vramline before it knows what is asked for: known cards, least left over, name, UUID."""
+        assert rules.policy is PolicyName.VRAMLINE
         assert rules.mode is RealtimeMode.STRICT
         best: tuple[tuple[int, int, str], tuple[str, ...]] | None = None
         for node in self.nodes.values():

@@ -124,7 +124,7 @@ def test_the_table_shows_pods_why_they_wait_cards_and_a_sum(
         "  0/1 nodes fit: 1 InsufficientVram (closest n1/gpu-0, short by 7,500 MiB)",
         "  → fits on n1 if the ask is ≤ 500 MiB",
     ]
-    assert lines[-1] == "4 bound, 1 pending, 0 rejected; real-time check strict, policy bestfit"
+    assert lines[-1] == "4 bound, 1 pending, 0 rejected; real-time check strict, policy vramline"
     assert not [line for line in lines if line != line.rstrip()]
 
 

@@ -301,7 +301,8 @@ def two_half_full_nodes() -> Fleet:
 @pytest.mark.parametrize(
     ("policy", "card"),
     [
-        pytest.param(PolicyName.BESTFIT, "GPU-b", id="bestfit leaves the least behind"),
+        pytest.param(PolicyName.VRAMLINE, "GPU-b", id="vramline leaves the least behind at first"),
+        pytest.param(PolicyName.BESTFIT, "GPU-b", id="bestfit leaves the least on the node"),
         pytest.param(PolicyName.BINPACK, "GPU-b", id="binpack fills the fullest node"),
         pytest.param(PolicyName.SPREAD, "GPU-a", id="spread takes the emptiest node"),
     ],

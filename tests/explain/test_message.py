@@ -116,7 +116,7 @@ def test_the_message_of_a_pod_that_fits_nowhere(fleet: Fleet, wish: Ask, message
                 *(node(f"n{i}", gpu(f"GPU-{i}", 20_000 + i)) for i in range(3)), node("n9", gpu(total=900))
             ),
             ask(8_000),
-            "n0: GPU-0, 8,000 of 19,900 MiB free; best of 3 nodes by bestfit",
+            "n0: GPU-0, 8,000 of 19,900 MiB free; best of 3 nodes by vramline",
             id="the best of several",
         ),
         pytest.param(

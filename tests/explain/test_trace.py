@@ -49,7 +49,7 @@ def test_a_pod_that_waits_for_a_releasing_neighbour() -> None:
 [RESOURCE_CHECK] pod=<ns/new> node=<n1> gpu=<GPU-a> TotalMemory=<32600 MiB> UsableMemory=<32600 MiB>
 . AllocatedMemory=<24000 MiB> UnmanagedMemory=<300 MiB> Margin=<100 MiB> RequestedMemory=<16000 MiB>
 . ReleasingMemory=<24000 MiB> AvailableMemory=<32200 MiB> Enough=<true>
-[GPU_SELECT] pod=<ns/new> RequiredDevices=<1> FittingNodes=<0> Policy=<bestfit>
+[GPU_SELECT] pod=<ns/new> RequiredDevices=<1> FittingNodes=<0> Policy=<vramline>
 [GPU_ALLOCATE] pod=<ns/new> node=<none> gpus=<[]> Requested=<1 x 16000 MiB> nominated=<true>
 . NominatedNode=<n1> success=<false>
 """)
@@ -63,7 +63,7 @@ def test_a_pod_that_was_placed_shows_what_was_selected() -> None:
     lines = trace_lines(fleet, decision)
 
     assert [line for line in lines if line.startswith(("[GPU_SELECT]", "[GPU_ALLOCATE]"))] == unwrap("""
-[GPU_SELECT] pod=<ns/new> RequiredDevices=<1> FittingNodes=<2> Policy=<bestfit>
+[GPU_SELECT] pod=<ns/new> RequiredDevices=<1> FittingNodes=<2> Policy=<vramline>
 [GPU_SELECT] pod=<ns/new> node=<n1> Score=<-11900> Selected=<true>
 [GPU_SELECT] pod=<ns/new> node=<n1> gpu=<GPU-a> EnoughIdle=<true> TaskAllocatable=<true> Selected=<false>
 [GPU_SELECT] pod=<ns/new> node=<n1> gpu=<GPU-b> EnoughIdle=<true> TaskAllocatable=<true> Selected=<true>

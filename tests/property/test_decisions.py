@@ -57,7 +57,7 @@ def test_columns_agree_with_the_slow_reference(fleet: Fleet, ask: Ask, rules: Ru
 
 
 @given(fleets(), asks())
-def test_best_fit_chooses_what_the_slow_reference_chooses(fleet: Fleet, ask: Ask) -> None:
+def test_the_tightest_cards_are_those_that_the_slow_reference_chooses(fleet: Fleet, ask: Ask) -> None:
     decision = decide(fleet, ask, Rules(), now=NOW)
     chosen = (
         None

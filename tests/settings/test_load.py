@@ -33,7 +33,7 @@ def test_defaults_are_those_of_the_contract() -> None:
     assert (settings.stale_observation, settings.unsized_ask, settings.policy) == (
         "books",
         "share",
-        "bestfit",
+        "vramline",
     )
     assert (settings.node_pool_label_key, settings.node_pool_label_value) == ("", "")
     assert str(settings.listen) == "127.0.0.1:8780"
@@ -129,7 +129,7 @@ def test_mode_and_switch(
 
 def test_every_mistake_is_reported_with_its_path_and_what_is_accepted() -> None:
     found = mistakes_of(
-        {"margin": "8 GB", "policy": "random", "realtimeMod": "strict"},
+        {"margin": "8 GB", "policy": "luck", "realtimeMod": "strict"},
         {"VRAMLINE_RELEASE_GRACE": "soon", "HAMI_ENABLE_REALTIME_CHECK": "maybe"},
         {"verbosity": "11"},
     )
@@ -140,8 +140,9 @@ def test_every_mistake_is_reported_with_its_path_and_what_is_accepted() -> None:
             " accepted: MiB as a whole number, or 100Mi, 1Gi; 0 for none"
         ),
         (
-            "vramline.yaml: policy = 'random': is none of the accepted words;"
-            " accepted: bestfit, binpack, spread, mostidle"
+            "vramline.yaml: policy = 'luck': is none of the accepted words;"
+            " accepted: bestfit, binpack, spread, mostidle,"
+            " vramline, fgd, dotprod, clustering, packing, random"
         ),
         "vramline.yaml: realtimeMod: is no setting; did you mean realtimeMode?",
         "environment: HAMI_ENABLE_REALTIME_CHECK = 'maybe': is neither true nor false; accepted: true, false",

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -10,10 +10,14 @@ from vramline.bench.agent import AgentFigures, AgentRun, measure_agent
 from vramline.bench.decide import DecideFigures, DecideReport, measure_decide
 from vramline.bench.estimate import EstimateReport, compare_runs
 from vramline.bench.manifests import ClusterShape
+from vramline.bench.openb import LogLine, OpenbReport, read_trace, replay, write_lines
+from vramline.bench.openb_check import check_log
 from vramline.bench.simulate import SimulateFigures, measure_simulate
 from vramline.cli.apps import examples, new_app
 from vramline.cli.output import OutputFormat, OutputOption, print_data, print_table
+from vramline.cli.progress import Progress
 from vramline.errors import RequestError
+from vramline.model.ask import PolicyName
 
 __all__ = ["app"]
 
@@ -22,6 +26,12 @@ _MOST_GPUS = 16
 _MOST_PODS = 1_000_000
 
 app = new_app()
+
+
+def _trace_option(what: str, name: str) -> Any:  # noqa: ANN401 — typer's own type
+    return typer.Option(
+        metavar="FILE", help=f"{what}  [default: openb/{name} in $VRAMLINE_DATA]", show_default=False
+    )
 
 
 @app.callback(invoke_without_command=True)
@@ -134,6 +144,74 @@ def _print_agent(figures: AgentFigures) -> None:
         f"{figures.longest_gap_s:.2f} s",
     )
     print_table(columns, [row], numbers=columns)
+
+
+@app.command(
+    epilog=examples(
+        "VRAMLINE_DATA=data vramline bench openb",
+        "vramline bench openb --nodes nodes.csv --pods pods.csv --orders orders.npz --policy fgd -o json",
+    )
+)
+def openb(  # noqa: PLR0913 — one parameter an option
+    *,
+    nodes: Annotated[
+        Path | None, _trace_option("Nodes of the trace.", "openb_node_list_gpu_node.csv")
+    ] = None,
+    pods: Annotated[Path | None, _trace_option("Pods of the trace.", "openb_pod_list_VARIANT.csv")] = None,
+    orders: Annotated[Path | None, _trace_option("Orders of arrival.", "arrival_orders.npz")] = None,
+    variant: Annotated[str, typer.Option(help="Which mix of pods.")] = "default",
+    seed: Annotated[int, typer.Option(help="Which order of arrival.")] = 42,
+    policy: Annotated[PolicyName, typer.Option(help="By which nodes are ranked.")] = PolicyName.VRAMLINE,
+    log: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write one JSON line a pod: where it went.")
+    ] = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """How much of the cards a policy fills on the public GPU-sharing trace, and how fast."""
+    trace = read_trace(
+        _trace_file(nodes, "openb_node_list_gpu_node.csv"),
+        _trace_file(pods, f"openb_pod_list_{variant}.csv"),
+        _trace_file(orders, "arrival_orders.npz"),
+        variant=variant,
+        seed=seed,
+    )
+    lines: list[LogLine] = []
+    with Progress() as progress:
+        bar = progress.stage("placing pods", least=1)
+        report = replay(trace, variant=variant, seed=seed, policy=policy, tell=lines.append, progress=bar)
+    if log is not None:
+        write_lines(log, lines)
+    found = check_log(trace, lines)
+    print_data(report, output, table=lambda: _print_openb(report))
+    for each in found[:10]:
+        typer.echo(f"broke a rule: pod {each.i} ({each.pod}) {each.what}", err=True)
+    if found:
+        raise typer.Exit(1)
+
+
+def _trace_file(given: Path | None, name: str) -> Path:
+    data = os.environ.get("VRAMLINE_DATA")
+    if given is None and not data:
+        raise RequestError(
+            subject="bench openb",
+            problem="there is no trace to replay",
+            accepted="--nodes, --pods and --orders, or VRAMLINE_DATA with openb/ in it",
+        )
+    return given or Path(data or "") / "openb" / name
+
+
+def _print_openb(report: OpenbReport) -> None:
+    print_table(
+        ["demand %", "allocated %"],
+        [(level, "–" if part is None else f"{part:.2f}") for level, part in report.alloc.items()],
+        numbers=["demand %", "allocated %"],
+    )
+    dropped = ", ".join(f"{number:,} {kind}" for kind, number in report.rejected.items())
+    typer.echo(f"{report.variant}, seed {report.seed}, policy {report.policy}; dropped: {dropped}")
+    typer.echo(
+        f"{report.decisions:,} decisions in {report.cpu_s:.1f} s of CPU time: median {report.p50_us:,.0f} µs,"
+        f" 99 % within {report.p99_us:,.0f} µs; peak memory {report.peak_rss_mib} MiB"
+    )
 
 
 def _measured_file(measured: Path | None) -> Path:

@@ -6,9 +6,11 @@ import numpy.typing as npt
 from vramline.decide.filters import refuse_cards, refuse_nodes, shortfall
 from vramline.decide.idle import idle_cards
 from vramline.decide.pick import pick_cards, pick_node, pick_waiting_node
+from vramline.decide.prospects import can_look_ahead
 from vramline.decide.realtime import Look, look_at_cards, prefer
-from vramline.decide.scores import TIER, UNREACHABLE, card_costs, chosen_cost, node_costs
+from vramline.decide.scores import TIER, UNREACHABLE, card_costs, chosen_cost, node_costs, with_tiers
 from vramline.decide.sizes import size_on_each_card
+from vramline.decide.weighing import THINKS_AHEAD, weigh_blocks
 from vramline.model.ask import Ask, PolicyName, RealtimeMode
 from vramline.model.columns import NEVER
 from vramline.model.decision import Decision, DecisionWarning, Placement
@@ -38,9 +40,8 @@ def decide(fleet: Fleet, ask: Ask, rules: Rules, *, now: float, candidates: Code
     row_codes = refuse_cards(look, ask, sizes)
     short = shortfall(sizes, look.free)
     node_codes = refuse_nodes(columns, ask, row_codes, short, _open_nodes(fleet, candidates))
-    costs = prefer(look, sizes) * TIER + card_costs(look, ask.gpu_policy or policy, sizes)
-    chosen = chosen_cost(columns, ask, row_codes, costs)
-    scores = _score_nodes(fleet, node_costs(look, ask, policy, chosen))
+    costs, by_node = _cost_cards_and_nodes(fleet, look, ask, sizes, row_codes, policy)
+    scores = _score_nodes(fleet, by_node)
     number = pick_node(fleet, node_codes, scores)
     rows: list[int] = []
     nominated: int | None = None
@@ -73,6 +74,29 @@ def _mode_of(fleet: Fleet, look: Look, rows: list[int]) -> RealtimeMode:
     if rows:
         return look.mode_at(rows[0])
     return look.mode_at(0) if fleet.node_count == 1 and len(look.columns) else look.rules.mode
+
+
+def _cost_cards_and_nodes(
+    fleet: Fleet, look: Look, ask: Ask, sizes: Ints, row_codes: Codes, policy: PolicyName
+) -> tuple[Ints, Ints]:
+    """Return what each card costs by row, and each node by block, tiers of preference included.
+
+    A policy that thinks ahead takes the tightest cards as long as it knows too little of what is asked for.
+    """
+    columns, tiers = look.columns, prefer(look, sizes) * TIER
+    card_policy = ask.gpu_policy or policy
+    if policy in THINKS_AHEAD and can_look_ahead(fleet):
+        weighed = weigh_blocks(fleet, ask, policy, look.free, sizes, row_codes == FITS)
+        by_card = (
+            weighed.rows if card_policy is policy and ask.gpus == 1 else card_costs(look, card_policy, sizes)
+        )
+        chosen = chosen_cost(columns, ask, row_codes, tiers + by_card)
+        return tiers + by_card, with_tiers(chosen, weighed.blocks)
+    by_card = tiers + card_costs(look, card_policy, sizes)
+    chosen = chosen_cost(columns, ask, row_codes, by_card)
+    if policy in THINKS_AHEAD:
+        return by_card, chosen
+    return by_card, with_tiers(chosen, node_costs(fleet, look, ask, policy, sizes))
 
 
 def _open_nodes(fleet: Fleet, candidates: Codes | None) -> Codes:

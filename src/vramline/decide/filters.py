@@ -8,7 +8,7 @@ from vramline.model.ask import Ask, Constraints, RealtimeMode
 from vramline.model.columns import GpuColumns
 from vramline.model.reason import CODE_OF, FITS, Reason
 
-__all__ = ["fitting_cards", "node_code_of_cards", "refuse_cards", "refuse_nodes", "shortfall"]
+__all__ = ["fitting_cards", "is_wanted", "node_code_of_cards", "refuse_cards", "refuse_nodes", "shortfall"]
 
 Codes = npt.NDArray[np.int8]
 Mask = npt.NDArray[np.bool_]
@@ -115,11 +115,12 @@ def _wanted_uuids(columns: GpuColumns, constraints: Constraints) -> Mask:
 
 
 def _wanted_models(columns: GpuColumns, constraints: Constraints) -> Mask:
-    wanted = np.array([_is_wanted(model.lower(), constraints) for model in columns.models], dtype=np.bool_)
+    wanted = np.array([is_wanted(model.lower(), constraints) for model in columns.models], dtype=np.bool_)
     return wanted[columns.model] if len(wanted) else np.zeros(0, dtype=np.bool_)
 
 
-def _is_wanted(model: str, constraints: Constraints) -> bool:
+def is_wanted(model: str, constraints: Constraints) -> bool:
+    """Whether a card of this model, in lower case, will do."""
     if any(word in model for word in constraints.avoid_models):
         return False
     return not constraints.use_models or any(word in model for word in constraints.use_models)

@@ -1,23 +1,26 @@
 """How feasible nodes rank. Costs are integers, lower is better; tiers of preference come first.
 
-bestfit    least memory left over on the chosen cards
+vramline   what the placement spoils for the pods to come; `fragments` says how, as for fgd
 binpack    fullest node, then fullest card
 spread     emptiest node, then emptiest card
 mostidle   most idle cards, then lowest average utilisation; nodes without enough idle cards come last
-"""
 
-from typing import assert_never
+`baselines` has bestfit and the other policies that ours is measured against. Cards are taken by what they
+cost, best fit first, where a policy does not say otherwise.
+"""
 
 import numpy as np
 import numpy.typing as npt
 
+from vramline.decide.baselines import baseline_costs, look_at_room
 from vramline.decide.idle import average_utilization, idle_cards
 from vramline.decide.realtime import Look
 from vramline.model.ask import Ask, PolicyName
 from vramline.model.columns import GpuColumns
+from vramline.model.fleet import Fleet
 from vramline.model.reason import FITS
 
-__all__ = ["TIER", "UNREACHABLE", "card_costs", "chosen_cost", "node_costs"]
+__all__ = ["TIER", "UNREACHABLE", "card_costs", "chosen_cost", "node_costs", "with_tiers"]
 
 TIER = 2**44
 """One tier of preference weighs more than any policy cost (at most 2^31 MiB on each of 64 cards)."""
@@ -35,8 +38,6 @@ def card_costs(look: Look, policy: PolicyName, sizes: Ints) -> Ints:
     """Return the order in which the cards of one node are taken, without tiers; lowest first."""
     emptiest: int = look.columns.promise.max(initial=0)
     match policy:
-        case PolicyName.BESTFIT:
-            return look.free - sizes
         case PolicyName.BINPACK:
             return look.free
         case PolicyName.SPREAD:
@@ -44,7 +45,7 @@ def card_costs(look: Look, policy: PolicyName, sizes: Ints) -> Ints:
         case PolicyName.MOSTIDLE:
             return ~idle_cards(look) * np.int64(2**32) + emptiest - look.free
         case _:
-            assert_never(policy)
+            return look.free - sizes
 
 
 def chosen_cost(columns: GpuColumns, ask: Ask, row_codes: npt.NDArray[np.int8], costs: Ints) -> Ints:
@@ -67,21 +68,24 @@ def chosen_cost(columns: GpuColumns, ask: Ask, row_codes: npt.NDArray[np.int8], 
     return result
 
 
-def node_costs(look: Look, ask: Ask, policy: PolicyName, chosen: Ints) -> Ints:
-    """Return each block's cost under the node policy, tiers included; `chosen` is what `chosen_cost` gave."""
-    tiers, rest = chosen // TIER, chosen % TIER
+def node_costs(fleet: Fleet, look: Look, ask: Ask, policy: PolicyName, sizes: Ints) -> Ints:
+    """Return each block's cost under a node policy that does not think ahead, without tiers."""
     match policy:
-        case PolicyName.BESTFIT:
-            cost = rest
         case PolicyName.BINPACK:
-            cost = _PARTS - _fill(look)
+            return _PARTS - _fill(look)
         case PolicyName.SPREAD:
-            cost = _fill(look)
+            return _fill(look)
         case PolicyName.MOSTIDLE:
-            cost = _busyness(look, ask)
+            return _busyness(look, ask)
         case _:
-            assert_never(policy)
-    return np.where(chosen >= UNREACHABLE, UNREACHABLE, tiers * TIER + cost)
+            wanted = look.columns.lowest_per_block(sizes) * ask.gpus
+            room = look_at_room(fleet, look.free)
+            return baseline_costs(policy, fleet, room, ask, wanted, ask.cpu_milli)
+
+
+def with_tiers(chosen: Ints, cost: Ints) -> Ints:
+    """Put a node's cost behind the tiers of the cards that would be taken there, see `chosen_cost`."""
+    return np.where(chosen >= UNREACHABLE, UNREACHABLE, chosen // TIER * TIER + cost)
 
 
 def _busyness(look: Look, ask: Ask) -> Ints:

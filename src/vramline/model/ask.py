@@ -34,6 +34,12 @@ class PolicyName(enum.StrEnum):
     BINPACK = "binpack"
     SPREAD = "spread"
     MOSTIDLE = "mostidle"
+    VRAMLINE = "vramline"
+    FGD = "fgd"
+    DOTPROD = "dotprod"
+    CLUSTERING = "clustering"
+    PACKING = "packing"
+    RANDOM = "random"
 
 
 class MibSize(msgspec.Struct, frozen=True, tag="mib"):
@@ -82,6 +88,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     size: Size
     cores: int = 0
     """Compute share on each card, in percent; 0: none is claimed."""
+    cpu_milli: int = 0
+    """What the pod wants of the CPU: some policies weigh it. Nothing is refused by it."""
     constraints: Constraints = Constraints()
     mode: RealtimeMode | None = None
     """The pod's own choice of mode; None: what is in force for the cluster or node."""

@@ -9,7 +9,7 @@ Rules read the arrays through `GpuColumns.<name>`, which are views cut to the ro
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from vramline.model.law import Account
 from vramline.model.observation import Observation, Unknown
 from vramline.model.reason import CODE_OF, FITS, Reason
 
-__all__ = ["NEVER", "NODE_MODES", "NO_LIMIT", "Block", "GpuColumns"]
+__all__ = ["NEVER", "NODE_MODES", "NO_LIMIT", "Block", "CardKind", "GpuColumns"]
 
 NEVER = -np.inf
 """Time of an observation that does not exist."""
@@ -54,11 +54,20 @@ _FIELDS: dict[str, npt.DTypeLike] = {
     "cores_left": np.int64,
     "sharers": np.int64,  # number of claims
     "model": np.int32,  # index into `models`
+    "kind": np.int32,  # index into `kinds`
     "numa": np.int32,  # −1: unknown
     "static_code": np.int8,  # FITS, or why no ask at all may use this card
     "node_mode": np.int8,  # the node's own mode of the real-time check: an index into NODE_MODES
     "block": np.int32,  # which block the row belongs to
 }
+
+
+class CardKind(NamedTuple):
+    """What cards have in common to which every ask means the same."""
+
+    promise: int
+    slots: int
+    model: str
 
 
 class Block:
@@ -89,6 +98,7 @@ class GpuColumns:
         self.blocks: list[Block] = []
         self._idle: dict[int, list[int]] = {}
         self._starts = np.zeros(16, dtype=np.int64)
+        self._widths = np.zeros(16, dtype=np.int64)
         self._node_of_block = np.zeros(16, dtype=np.int64)
         self.has_streams = False
         """Whether any card was ever seen through a stream, whose word becomes void before it is old."""
@@ -98,6 +108,10 @@ class GpuColumns:
         self._gpu_at: list[PhysicalGpu | None] = []
         self.models: list[str] = []
         self._model_index: dict[str, int] = {}
+        self.kinds: list[CardKind] = []
+        self._kind_index: dict[CardKind, int] = {}
+        self.layout = object()
+        """Another one whenever cards come, go, or are taken in or out of service."""
 
     def __len__(self) -> int:
         """Rows in use or waiting to be re-used."""
@@ -117,9 +131,12 @@ class GpuColumns:
         copy.blocks = [block.copy() for block in self.blocks]
         copy._idle = {width: list(numbers) for width, numbers in self._idle.items()}
         copy._starts, copy._node_of_block = self._starts.copy(), self._node_of_block.copy()
+        copy._widths = self._widths.copy()
         copy.row_of, copy._gpu_at = dict(self.row_of), list(self._gpu_at)
         copy.models, copy._model_index = list(self.models), dict(self._model_index)
         copy.has_streams, copy.has_node_modes = self.has_streams, self.has_node_modes
+        copy.kinds, copy._kind_index = list(self.kinds), dict(self._kind_index)
+        copy.layout = self.layout
         return copy
 
     def only(self, number: int) -> "GpuColumns":
@@ -130,11 +147,13 @@ class GpuColumns:
         alone._size = block.width
         alone._arrays["block"] = np.zeros(block.width, dtype=np.int32)
         alone.blocks = [Block(0, block.width)]
+        alone._widths[0] = block.width
         alone.blocks[0].node, alone.blocks[0].gpus = 0, block.gpus
         alone.row_of = {gpu.uuid: row for row, gpu in enumerate(block.gpus)}
         alone._gpu_at = self._gpu_at[rows]
         alone.models, alone._model_index = self.models, self._model_index
         alone.has_streams, alone.has_node_modes = self.has_streams, self.has_node_modes
+        alone.kinds, alone._kind_index = self.kinds, self._kind_index
         return alone
 
     def card(self, row: int) -> PhysicalGpu:
@@ -150,12 +169,18 @@ class GpuColumns:
         return self._starts[: len(self.blocks)]
 
     @property
+    def widths(self) -> npt.NDArray[np.int64]:
+        """Number of rows of each block."""
+        return self._widths[: len(self.blocks)]
+
+    @property
     def node_of_block(self) -> npt.NDArray[np.int64]:
         """Node of each block; −1 where the block waits for a node."""
         return self._node_of_block[: len(self.blocks)]
 
     def add_block(self, node: int, gpus: tuple[PhysicalGpu, ...]) -> int:
         """Give a node rows for its cards (at least one) and return the block's number."""
+        self.layout = object()
         waiting = self._idle.get(len(gpus))
         number = waiting.pop() if waiting else self._append_block(len(gpus))
         block = self.blocks[number]
@@ -170,6 +195,7 @@ class GpuColumns:
 
     def drop_block(self, number: int) -> None:
         """Take a node's rows out of service and keep them for another node of the same width."""
+        self.layout = object()
         block = self.blocks[number]
         for row, gpu in enumerate(block.gpus, start=block.start):
             del self.row_of[gpu.uuid]
@@ -197,6 +223,9 @@ class GpuColumns:
         arrays["slots_left"][row] = NO_LIMIT if gpu.slots is None else gpu.slots - sharers
         arrays["cores_left"][row] = gpu.cores - cores
         arrays["sharers"][row] = sharers
+        kind = CardKind(account.usable - account.margin, gpu.slots or 1, gpu.model)
+        index = self._kind_index.get(kind)
+        arrays["kind"][row] = self._intern_kind(kind) if index is None else index
 
     def write_observation(self, row: int, gpu: PhysicalGpu, observation: Observation | None) -> None:
         """Copy when and how busy a card was seen; without a used figure it counts as not seen."""
@@ -255,9 +284,12 @@ class GpuColumns:
 
     def set_static_code(self, number: int, code: int | None) -> None:
         """Refuse every card of a block with one code, or (None) let each card speak for itself again."""
-        block = self.blocks[number]
+        block, codes = self.blocks[number], self._arrays["static_code"]
         for row, gpu in enumerate(block.gpus, start=block.start):
-            self._arrays["static_code"][row] = _static_code(gpu) if code is None else code
+            new = _static_code(gpu) if code is None else code
+            if codes[row] != new:
+                codes[row] = new
+                self.layout = object()
 
     def set_node_mode(self, number: int, own: RealtimeMode | None, *, enabled: bool) -> None:
         """Say which mode of the real-time check a block's node has of its own."""
@@ -273,6 +305,11 @@ class GpuColumns:
             self.models.append(model)
         return index
 
+    def _intern_kind(self, kind: CardKind) -> int:
+        self._kind_index[kind] = len(self.kinds)
+        self.kinds.append(kind)
+        return len(self.kinds) - 1
+
     def _append_block(self, width: int) -> int:
         number = len(self.blocks)
         if self._size + width > len(self._gpu_at):
@@ -284,8 +321,9 @@ class GpuColumns:
                 )
         if number == len(self._starts):
             self._starts = np.concatenate([self._starts, np.zeros_like(self._starts)])
+            self._widths = np.concatenate([self._widths, np.zeros_like(self._widths)])
             self._node_of_block = np.concatenate([self._node_of_block, np.zeros_like(self._node_of_block)])
-        self._starts[number] = self._size
+        self._starts[number], self._widths[number] = self._size, width
         self._arrays["block"][self._size : self._size + width] = number
         self.blocks.append(Block(self._size, width))
         self._size += width

@@ -16,8 +16,10 @@ from vramline.errors import InvariantError
 from vramline.model.claim import Claim, ClaimEvent, ClaimState, next_state
 from vramline.model.columns import GpuColumns
 from vramline.model.gpu import PhysicalGpu
+from vramline.model.host import HostColumns
 from vramline.model.law import Account, take_account
 from vramline.model.ledger import CardLimits, Ledger, Reservation
+from vramline.model.mix import Mix
 from vramline.model.node import Node, NodeProblem
 from vramline.model.observation import Observation, Unknown
 from vramline.model.reason import CODE_OF, FITS, Reason
@@ -71,6 +73,15 @@ class Fleet:
         self.columns = GpuColumns() if columns is None else columns
         self.generation = 0
         """Grows with every change of anything; a decision is about exactly one generation."""
+        self.mix = Mix()
+        """What pods usually ask for."""
+        self.hosts: HostColumns | None = None
+        """What is left of each node besides GPUs, by node number; None: nobody counts it here."""
+        self.is_picture = False
+        """Whether this is but one node of another fleet."""
+        self.remembered: dict[str, Any] = {}
+        """What policies keep from one decision to the next, to be quick; nothing depends on it, and whatever
+        is in it says by itself for which state of which fleet it holds."""
         self._places: dict[str, _Place] = {}
         self._numbers: list[str | None] = []
         self._number_of = _NumberOf()
@@ -86,6 +97,7 @@ class Fleet:
         """Return the same fleet, to try something on. Neither notices what happens to the other."""
         copy = Fleet(self.margin)
         copy.ledger, copy.columns, copy.generation = self.ledger.copy(), self.columns.copy(), self.generation
+        copy.mix, copy.hosts, copy.remembered = self.mix, self.hosts, self.remembered
         copy._places = {name: place.copy() for name, place in self._places.items()}
         copy._numbers, copy._idle_numbers = list(self._numbers), list(self._idle_numbers)
         copy._number_of = _NumberOf(self._number_of)
@@ -105,6 +117,10 @@ class Fleet:
         alone = Fleet(self.margin, None if place.block is None else self.columns.only(place.block))
         alone.generation, alone.ledger = self.generation, self.ledger.only(cards)
         alone._observations = {uuid: self._observations[uuid] for uuid in cards if uuid in self._observations}
+        alone.is_picture, alone.mix = True, self.mix
+        if "prospects" in self.remembered:
+            alone.remembered["whole"] = self.remembered["prospects"][1]
+        alone.hosts = None if self.hosts is None else self.hosts.only(place.number)
         alone._numbers, alone._number_of = [name], _NumberOf({name: 0})
         alone._places[name] = _Place(0, place.node)
         alone._places[name].block = None if place.block is None else 0

@@ -1,6 +1,7 @@
-"""CPU, memory and pod places of every node: what kube-scheduler counts, for the embedded cluster.
+"""CPU, memory and pod places of every node: what kube-scheduler counts.
 
-Against a real cluster kube-scheduler has done this before it asks; there it only serves to guess ahead.
+The embedded cluster refuses nodes by it. Against a real cluster kube-scheduler has done that before it asks;
+there it serves to guess ahead, and policies look at it that weigh CPU against GPU memory.
 """
 
 import numpy as np
@@ -33,6 +34,14 @@ class HostColumns:
         self.cpu_milli[number] = _NO_LIMIT if host.cpu_milli is None else host.cpu_milli
         self.memory_bytes[number] = _NO_LIMIT if host.memory_bytes is None else host.memory_bytes
         self.pods[number] = _NO_LIMIT if host.pods is None else host.pods
+
+    def only(self, number: int) -> "HostColumns":
+        """Return a copy of one node's room, as that of node 0."""
+        alone = HostColumns()
+        alone.cpu_milli = self.cpu_milli[number : number + 1].copy()
+        alone.memory_bytes = self.memory_bytes[number : number + 1].copy()
+        alone.pods = self.pods[number : number + 1].copy()
+        return alone
 
     def take(self, number: int, needs: HostNeeds) -> None:
         """A pod goes to the node."""

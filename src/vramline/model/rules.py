@@ -17,7 +17,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     pod_mode: RealtimeMode | None = None
     pod_enabled: bool | None = None
     """What the pod's own annotations say; they win over a node's mode, which wins over the cluster's."""
-    policy: PolicyName = PolicyName.BESTFIT
+    policy: PolicyName = PolicyName.VRAMLINE
     max_age_s: float = 90.0
     """An observation older than this is stale."""
     stream_max_age_s: float = 5.0

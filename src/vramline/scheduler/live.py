@@ -19,6 +19,7 @@ from vramline.model.node import Node, NodePool, NodeProblem, ProblemKind
 from vramline.model.pod import Pod, PodPhase
 from vramline.model.rules import Rules, rules_for
 from vramline.scheduler.clocks import PodMoments
+from vramline.scheduler.crowd import Crowd
 from vramline.scheduler.nominees import Nominees
 from vramline.scheduler.sightings import Sightings
 from vramline.units import Mib
@@ -54,8 +55,7 @@ class LiveState:
         self.pool = pool
         """Only these nodes exist for this state; None: all."""
         self.adopts_all = adopts_all
-        """Whether pods of other schedulers hold what their annotations say (HAMi, KAI). A tenant can write
-        those, so by default only our own seal, our ledger, and devices handed out by kubelet count."""
+        """Whether annotations of other schedulers (HAMi, KAI), which tenants can write, are believed."""
         self.pods_are_complete = False
         """Until every pod was listed once, a claim whose pod is not known simply stays."""
         self._clock = clock
@@ -72,6 +72,7 @@ class LiveState:
         self._claimed_on: dict[str, set[str]] = {}
         self._promised_at: dict[str, float] = {}
         self._broken: dict[str, dict[str, str]] = {}
+        self._crowd = Crowd(self.fleet)
         self.nominees = Nominees(rules)
         self._moments = PodMoments()
 
@@ -184,6 +185,7 @@ class LiveState:
         self._move(uid, before, after)
         pod = self._pods.get(uid)
         self.nominees.note(uid, pod)
+        self._crowd.note(uid, pod)
         if was is not None and pod is not None and self._is_bound_as_promised(was, pod):
             adopt_pods(self.fleet, [pod], self.rules, self._stored_claims(after))
             return
@@ -200,6 +202,7 @@ class LiveState:
         self._missed_at[uid] = self.now()
         self.nominees.note(uid, None)
         self._move(uid, before, "")
+        self._crowd.note(uid, None)
         for name in {before, *self._nodes_with_claims_of(uid)} - {""}:
             self._rebuild(name)
 
@@ -329,6 +332,7 @@ class LiveState:
         if self.fleet.node(name) is not None:
             self.fleet.clear_claims_of_node(name)
         self.fleet.set_node(node)
+        self._crowd.set_node(node)
         if report is not None:
             self.sightings.take_report(report)
         self._rebuild(name)

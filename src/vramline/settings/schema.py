@@ -152,8 +152,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     adoption: Adoption = Adoption.DEVICES
     """Whose word counts for pods of other schedulers. Default devices: only what kubelet hands out, because
     annotations can be written by anybody who may create a pod."""
-    policy: PolicyName = PolicyName.BESTFIT
-    """How feasible nodes are ranked. Default bestfit: keeps the largest holes whole."""
+    policy: PolicyName = PolicyName.VRAMLINE
+    """How feasible nodes are ranked. Default vramline: spoils least for the pods that usually come."""
     preemption: Preemption = Preemption.ON
     """Whether pods are sent away for more important ones that lack nothing but VRAM. Default on: that is what
     a PriorityClass promises; whose class says preemptionPolicy Never is left out anyway."""

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from vramline.decide.adoption import adopt_pods
 from vramline.decide.engine import decide
 from vramline.decide.host import refuse_by_room, refuse_by_wishes
+from vramline.decide.host_scores import host_costs
 from vramline.decide.reserve import reservation_of
 from vramline.errors import InvariantError, RequestError
 from vramline.explain.decision import Explanation, NodeLine, explain_decision, explain_hosts
@@ -22,6 +23,7 @@ from vramline.model.cluster import BindOutcome
 from vramline.model.decision import Decision
 from vramline.model.fleet import DEFAULT_MARGIN, Fleet, Released
 from vramline.model.host import HostColumns
+from vramline.model.mix import class_of
 from vramline.model.node import Node, NodePool, NodeProblem, ProblemKind
 from vramline.model.observation import Observation
 from vramline.model.pod import HostNeeds, Pod, PodPhase
@@ -47,7 +49,7 @@ class EmbeddedCluster:
     ) -> None:
         self.rules = rules
         self.fleet = Fleet(margin)
-        self.hosts = HostColumns()
+        self.hosts = self.fleet.hosts = HostColumns()
         self.release_grace_s = release_grace_s
         self.on_decision: Callable[[Decision], None] = _look_away
         """Called with every decision of `place` while the fleet still is as the decision saw it."""
@@ -123,6 +125,7 @@ class EmbeddedCluster:
         pods = tuple(pods)
         for pod in pods:
             self._pods[pod.uid] = pod
+            self._see(pod)
             self._move_host(pod, taken=True)
         problems = adopt_pods(self.fleet, pods, self.rules, ledger or {})
         self.settle()
@@ -131,6 +134,7 @@ class EmbeddedCluster:
     def add_pod(self, pod: Pod) -> None:
         """A pod was created."""
         self._pods[pod.uid] = pod
+        self._see(pod)
 
     def place(self, pod_uid: str, *, most_nodes: int | None = 20, why: bool = True) -> Outcome:
         """Decide about one pending pod and, where it fits, claim and bind in the same step."""
@@ -230,6 +234,11 @@ class EmbeddedCluster:
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────
 
+    def _see(self, pod: Pod) -> None:
+        """Remember what pods ask for, for policies that think ahead."""
+        if pod.ask is not None:
+            self.fleet.mix.see(class_of(pod.ask))
+
     def _wishes_of(self, needs: HostNeeds, *, wants_gpu: bool) -> npt.NDArray[np.int8]:
         key = msgspec.msgpack.encode(
             (needs.node_selector, needs.affinity, needs.affinity_names, needs.tolerations, wants_gpu)
@@ -288,7 +297,8 @@ class EmbeddedCluster:
                 nodes=self._host_lines(codes)[:most_nodes],
             )
         has_gpus = self.fleet.node_codes()[fitting] == FITS
-        best = fitting[np.lexsort((self.fleet.rank()[fitting], has_gpus))[0]]
+        costs = host_costs(self.fleet, self.rules.policy, pod.host.cpu_milli)[fitting]
+        best = fitting[np.lexsort((self.fleet.rank()[fitting], costs, has_gpus))[0]]
         node = self.fleet.name_of(int(best))
         nodes = self._host_lines(codes) if most_nodes is None else ()
         self._settle_on(pod, node)

@@ -2,6 +2,8 @@
 
 import re
 
+import msgspec
+
 from vramline.errors import RequestError
 from vramline.model.pod import Allocation, Pod, PodPhase
 from vramline.wire import keys
@@ -28,7 +30,9 @@ def read_pod(pod: PodObject) -> Pod:
     for field, name in (("metadata.name", meta.name or ""), ("metadata.namespace", namespace_of(meta))):
         if not _NAME.fullmatch(name):
             raise RequestError(subject=subject, field=field, value=name, problem="is not a name")
-    ask = read_ask(pod)
+    ask, host = read_ask(pod), read_host_needs(spec, subject)
+    if ask is not None and host.cpu_milli:
+        ask = msgspec.structs.replace(ask, cpu_milli=host.cpu_milli)
     life = read_life(pod)
     status, waits = pod.status or PodStatus(), life.phase is PodPhase.PENDING
     devices = _device_containers(spec)
@@ -38,7 +42,7 @@ def read_pod(pod: PodObject) -> Pod:
         name=meta.name or "",
         uid=uid_of(meta),
         ask=ask,
-        host=read_host_needs(spec, subject),
+        host=host,
         phase=life.phase,
         node=spec.node_name or None,
         allocation=_find_allocation(meta, spec.node_name or "", subject) if placed else None,

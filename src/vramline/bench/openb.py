@@ -1,0 +1,320 @@
+"""The public GPU-sharing trace, replayed through the product's own decide on the embedded cluster.
+
+The trace and its protocol: Weng et al., "Beware of Fragmentation", USENIX ATC 2023; `openb` in Alibaba's
+cluster-trace-gpu-v2023. One pod at a time, in a given order: it is placed if any node can take it, else
+dropped. Nobody leaves, nothing is moved, nobody looks at pods to come. A card is 1,000 thousandths, a share
+so many of them; whole cards are asked for as 1,000.
+"""
+
+import csv
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from vramline.bench.decide import peak_rss_mib
+from vramline.errors import RequestError
+from vramline.model.ask import Ask, Constraints, MibSize, PolicyName
+from vramline.model.gpu import PhysicalGpu
+from vramline.model.mix import AskClass, Mix
+from vramline.model.node import HostRoom, Node
+from vramline.model.pod import HostNeeds, Pod
+from vramline.model.rules import Rules
+from vramline.simulate.cluster import EmbeddedCluster
+from vramline.units import Mib
+
+__all__ = [
+    "WHOLE",
+    "LogLine",
+    "OpenbReport",
+    "Trace",
+    "TraceNode",
+    "TracePod",
+    "read_trace",
+    "replay",
+    "write_lines",
+]
+
+WHOLE = 1_000
+"""Thousandths of a card."""
+_LEVELS = (80, 90, 100, 110, 120, 130)
+_MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class TraceNode:
+    """One machine of the trace."""
+
+    name: str
+    cpu_milli: int
+    memory_mib: int
+    gpus: int
+    model: str
+    rank: int
+    """Ties go to the lowest."""
+
+
+@dataclass(frozen=True, slots=True)
+class TracePod:
+    """One pod of the trace."""
+
+    name: str
+    cpu_milli: int
+    memory_mib: int
+    gpus: int
+    milli: int
+    """Thousandths of each card."""
+    models: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        """What kind of pod it is, as rejections are counted."""
+        if not self.gpus:
+            return "cpu"
+        if self.gpus > 1:
+            return "multi"
+        return "share" if self.milli < WHOLE else "one"
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Nodes, pods by name, and the order in which they arrive: places in the list of pods."""
+
+    nodes: tuple[TraceNode, ...]
+    pods: tuple[TracePod, ...]
+    order: tuple[int, ...]
+
+
+class OpenbReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What came out. `alloc` is the part of all GPU memory in use, in percent, at so much demand."""
+
+    variant: str
+    seed: int
+    policy: PolicyName
+    alloc: dict[str, float | None]
+    """None: the demand of the trace does not come to that."""
+    rejected: dict[str, int]
+    decisions: int
+    cpu_s: float
+    p50_us: float
+    p99_us: float
+    peak_rss_mib: int
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    """What became of one pod; `gpus` are the cards' places on the node."""
+
+    i: int
+    pod: str
+    node: str | None
+    gpus: list[int]
+
+
+def read_trace(nodes: Path, pods: Path, orders: Path, *, variant: str, seed: int) -> Trace:
+    """Read the trace's files; raises `RequestError`."""
+    order, ranks = _read_orders(orders, variant, seed)
+    machines = sorted(
+        _rows(nodes, ("sn", "cpu_milli", "memory_mib", "gpu", "model")), key=lambda row: row["sn"]
+    )
+    if len(ranks) != len(machines):
+        raise RequestError(
+            subject=str(orders), problem=f"ranks {len(ranks)} nodes, but {nodes} lists {len(machines)}"
+        )
+    listed = sorted(
+        _rows(pods, ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")), key=lambda row: row["name"]
+    )
+    if order and max(order) >= len(listed):
+        raise RequestError(
+            subject=str(orders), problem=f"names pod {max(order)}, but {pods} lists {len(listed)}"
+        )
+    return Trace(
+        tuple(_read_node(row, rank, nodes) for row, rank in zip(machines, ranks, strict=True)),
+        tuple(_read_pod(row, pods) for row in listed),
+        tuple(order),
+    )
+
+
+def replay(
+    trace: Trace,
+    *,
+    variant: str,
+    seed: int,
+    policy: PolicyName,
+    tell: Callable[[LogLine], None] = lambda _line: None,
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
+) -> OpenbReport:
+    """Place the pods one by one; `tell` hears what became of each."""
+    cluster = _build_cluster(trace, policy)
+    count = _Count(capacity=WHOLE * sum(node.gpus for node in trace.nodes))
+    for number, place in enumerate(trace.order):
+        tell(_place(cluster, trace.pods[place], number, count))
+        if number % 500 == 0:
+            progress(number, len(trace.order))
+    progress(len(trace.order), len(trace.order))
+    took = sorted(count.took)
+    return OpenbReport(
+        variant=variant,
+        seed=seed,
+        policy=policy,
+        alloc={str(level): count.mean_at(level) for level in _LEVELS},
+        rejected={kind: count.rejected[kind] for kind in ("cpu", "share", "one", "multi")},
+        decisions=len(took),
+        cpu_s=round(sum(took) / 1e9, 2),
+        p50_us=round(took[len(took) // 2] / 1e3, 1),
+        p99_us=round(took[len(took) * 99 // 100] / 1e3, 1),
+        peak_rss_mib=peak_rss_mib(),
+    )
+
+
+def write_lines(path: Path, lines: Iterable[LogLine]) -> None:
+    """Write a log, one JSON object a line."""
+    try:
+        path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    except OSError as error:
+        raise RequestError(subject=str(path), problem=f"cannot be written ({error.strerror})") from None
+
+
+@dataclass(slots=True)
+class _Count:
+    """What was asked for and given so far, in thousandths of a card."""
+
+    capacity: int
+    arrived: int = 0
+    used: int = 0
+    used_at: dict[int, list[int]] = field(default_factory=dict)
+    rejected: Counter[str] = field(default_factory=Counter)
+    took: list[int] = field(default_factory=list)
+
+    def tried(self, pod: TracePod, *, placed: bool) -> None:
+        self.arrived += pod.gpus * pod.milli
+        if placed:
+            self.used += pod.gpus * pod.milli
+        else:
+            self.rejected[pod.kind] += 1
+        level = math.floor(100 * self.arrived / self.capacity + 0.5)
+        self.used_at.setdefault(level, []).append(self.used)
+
+    def mean_at(self, level: int) -> float | None:
+        """Return the allocation, averaged over all events whose demand rounds to this percentage."""
+        seen = self.used_at.get(level)
+        return round(100 * sum(seen) / len(seen) / self.capacity, 2) if seen else None
+
+
+def _build_cluster(trace: Trace, policy: PolicyName) -> EmbeddedCluster:
+    cluster = EmbeddedCluster(Rules(policy=policy), clock=lambda: 0.0, margin=Mib(0))
+    for node in trace.nodes:
+        name = f"{node.rank:05d}-{node.name}"
+        cards = tuple(
+            PhysicalGpu(
+                uuid=f"{name}/{place:02d}", node=name, index=place, model=node.model, total=Mib(WHOLE)
+            )
+            for place in range(node.gpus)
+        )
+        room = HostRoom(cpu_milli=node.cpu_milli, memory_bytes=node.memory_mib * _MIB)
+        cluster.set_node(Node(name=name, gpus=cards, host=room))
+    cluster.fleet.mix = Mix(Counter(_class_of(pod) for pod in trace.pods))
+    return cluster
+
+
+def _class_of(pod: TracePod) -> AskClass:
+    if not pod.gpus:
+        return AskClass(cpu_milli=pod.cpu_milli)
+    return AskClass(
+        cpu_milli=pod.cpu_milli, gpus=pod.gpus, size=MibSize(Mib(pod.milli)), use_models=pod.models
+    )
+
+
+def _place(cluster: EmbeddedCluster, pod: TracePod, number: int, count: _Count) -> LogLine:
+    """Time the whole decision: what is asked, decided, explained and recorded."""
+    uid = f"{number}"
+    needs = HostNeeds(cpu_milli=pod.cpu_milli, memory_bytes=pod.memory_mib * _MIB)
+    ask = None
+    if pod.gpus:
+        ask = Ask(
+            pod=f"openb/{pod.name}",
+            pod_uid=uid,
+            gpus=pod.gpus,
+            size=MibSize(Mib(pod.milli)),
+            cpu_milli=pod.cpu_milli,
+            constraints=Constraints(use_models=pod.models),
+        )
+    cluster.add_pod(Pod(namespace="openb", name=f"{pod.name}-{number}", uid=uid, ask=ask, host=needs))
+    started = time.process_time_ns()
+    outcome = cluster.place(uid, most_nodes=5, why=False)
+    count.took.append(time.process_time_ns() - started)
+    count.tried(pod, placed=outcome.node is not None)
+    if outcome.node is None:
+        cluster.delete_pod(uid)
+        return LogLine(number, pod.name, None, [])
+    cards = [int(share.uuid.rpartition("/")[2]) for share in outcome.gpus]
+    return LogLine(number, pod.name, outcome.node.partition("-")[2], cards)
+
+
+def _rows(path: Path, columns: Iterable[str]) -> Iterator[dict[str, str]]:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            missing = [name for name in columns if name not in (reader.fieldnames or ())]
+            if missing:
+                raise RequestError(subject=str(path), problem=f"lacks the columns {', '.join(missing)}")
+            yield from reader
+    except (OSError, UnicodeError, csv.Error) as error:
+        raise RequestError(subject=str(path), problem=f"cannot be read ({error})") from None
+
+
+def _read_node(row: dict[str, str], rank: int, path: Path) -> TraceNode:
+    return TraceNode(
+        name=row["sn"],
+        cpu_milli=_number(row, "cpu_milli", path),
+        memory_mib=_number(row, "memory_mib", path),
+        gpus=_number(row, "gpu", path),
+        model=row["model"],
+        rank=rank,
+    )
+
+
+def _read_pod(row: dict[str, str], path: Path) -> TracePod:
+    gpus = _number(row, "num_gpu", path)
+    milli = _number(row, "gpu_milli", path) if gpus == 1 else WHOLE * bool(gpus)
+    models = tuple(sorted(name.lower() for name in (row.get("gpu_spec") or "").split("|") if name))
+    return TracePod(
+        name=row["name"],
+        cpu_milli=_number(row, "cpu_milli", path),
+        memory_mib=_number(row, "memory_mib", path),
+        gpus=gpus,
+        milli=milli,
+        models=models if gpus else (),
+    )
+
+
+def _number(row: dict[str, str], column: str, path: Path) -> int:
+    text = row[column] or ""
+    if not (text.isascii() and text.isdecimal() and len(text) < 16):
+        raise RequestError(
+            subject=str(path), field=column, value=text, problem="is not a number", accepted="0, 1, 2 …"
+        )
+    return int(text)
+
+
+def _read_orders(path: Path, variant: str, seed: int) -> tuple[list[int], list[int]]:
+    """Read the order of arrival and the rank of the nodes."""
+    name = f"{variant}_{seed}"
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if name not in file.files or f"{name}_noderank" not in file.files:
+                known = ", ".join(sorted(each for each in file.files if not each.endswith("_noderank")))
+                raise RequestError(
+                    subject=str(path),
+                    field="variant and seed",
+                    value=name,
+                    problem="is not there",
+                    accepted=known,
+                )
+            return file[name].tolist(), file[f"{name}_noderank"].tolist()
+    except (OSError, ValueError, EOFError) as error:
+        raise RequestError(subject=str(path), problem=f"cannot be read ({error})") from None

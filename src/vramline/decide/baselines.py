@@ -1,0 +1,190 @@
+"""Policies that others published and that ours is measured against (Weng et al., USENIX ATC 2023, section 6).
+
+bestfit      least CPU and memory left on the node
+dotprod      least alike in what the pod wants and what the node has left
+clustering   nodes that hold pods of the same kind: a share, 1, 2, 4 or 8 cards
+packing      shared cards first, then free cards of used nodes, then untouched nodes
+random       any; the same pod goes the same way in the same cluster
+
+All score in whole points from 0 to 100; ties go to the lowest node rank. CPU counts where it is known.
+"""
+
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from vramline.decide.prospects import sizes_on_kinds
+from vramline.model.ask import Ask, PolicyName
+from vramline.model.fleet import Fleet
+from vramline.model.mix import class_of
+from vramline.model.reason import FITS
+
+__all__ = ["BASELINES", "Room", "baseline_costs", "look_at_room"]
+
+BASELINES = frozenset(
+    {
+        PolicyName.BESTFIT,
+        PolicyName.DOTPROD,
+        PolicyName.CLUSTERING,
+        PolicyName.PACKING,
+        PolicyName.RANDOM,
+    }
+)
+
+_EPSILON = 1e-9
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What nodes have and have left, by block; memory as MiB over all cards."""
+
+    gpu_left: Ints
+    cpu_left: Ints | None
+    """None: nobody counts CPU."""
+    most_gpu: int
+    """Of the largest node, when empty."""
+    most_cpu: int
+
+
+def look_at_room(fleet: Fleet, free: Ints) -> Room:
+    """Sum up what is left on each node."""
+    columns = fleet.columns
+    usable = columns.static_code == FITS
+    starts = columns.starts
+    left = np.add.reduceat(np.where(usable, np.maximum(free, 0), 0), starts) if len(starts) else starts
+    whole = np.add.reduceat(np.where(usable, columns.promise, 0), starts) if len(starts) else starts
+    most_cpu = _most_cpu(fleet)
+    known = fleet.hosts is not None and most_cpu > 0
+    return Room(
+        gpu_left=left,
+        cpu_left=fleet.hosts.cpu_milli[columns.node_of_block] if fleet.hosts is not None and known else None,
+        most_gpu=max(int(whole.max(initial=0)), 1),
+        most_cpu=max(most_cpu, 1),
+    )
+
+
+def baseline_costs(
+    policy: PolicyName, fleet: Fleet, room: Room, ask: Ask | None, wanted: Ints, cpu: int
+) -> Ints:
+    """Return the cost of each block's node: 100 minus its points. `wanted` is MiB over all cards taken."""
+    match policy:
+        case PolicyName.BESTFIT:
+            points = _bestfit(room, wanted, cpu)
+        case PolicyName.DOTPROD:
+            points = _dotprod(room, wanted, cpu)
+        case PolicyName.CLUSTERING:
+            points = _clustering(fleet, room, ask)
+        case PolicyName.PACKING:
+            points = _packing(fleet, room, ask)
+        case _:
+            points = _random(fleet, ask, cpu)
+    return 100 - np.floor(points + _EPSILON).astype(np.int64)
+
+
+def _bestfit(room: Room, wanted: Ints, cpu: int) -> Floats:
+    memory = (room.gpu_left - wanted) / room.most_gpu
+    if room.cpu_left is None:
+        return 100.0 * (1.0 - memory)
+    return 100.0 * (1.0 - 0.5 * (room.cpu_left - cpu) / room.most_cpu - 0.5 * memory)
+
+
+def _dotprod(room: Room, wanted: Ints, cpu: int) -> Floats:
+    memory = room.gpu_left * wanted / room.most_gpu**2
+    if room.cpu_left is None:
+        return 100.0 * (1.0 - memory)
+    return 100.0 * (1.0 - 0.5 * (room.cpu_left * (cpu / room.most_cpu**2) + memory))
+
+
+def _clustering(fleet: Fleet, room: Room, ask: Ask | None) -> Floats:
+    """75: only pods of this kind are there; 50: among others; 25: nobody; 0: only others. Fuller first."""
+    if ask is None:
+        return np.zeros(len(room.gpu_left))
+    held = _kinds_held(fleet)
+    mine = 1 << _kind_of(ask.gpus, is_share=_is_share(fleet, ask))
+    base = np.select([held == mine, (held & mine) > 0, held == 0], [75.0, 50.0, 25.0], default=0.0)
+    return base + 25.0 * (room.most_gpu - room.gpu_left) / room.most_gpu
+
+
+def _packing(fleet: Fleet, room: Room, ask: Ask | None) -> Floats:
+    columns = fleet.columns
+    if ask is None or not len(columns):
+        return np.zeros(len(room.gpu_left))
+    promise, left = columns.promise, np.maximum(columns.free_books, 0)
+    untouched = columns.per_block(left >= promise)
+    nodes_untouched = untouched == columns.widths
+    points = np.where(nodes_untouched, 33.0 - untouched, np.maximum(33.0, 50.0 - untouched))
+    if _is_share(fleet, ask):
+        size = sizes_on_kinds(columns, class_of(ask))[columns.kind]
+        shared = (left < promise) & (left >= size)
+        percent = np.where(shared, left * 100 // np.maximum(promise, 1), 2**20)
+        tightest = columns.lowest_per_block(percent)
+        points = np.where(tightest < 2**20, np.maximum(50.0, 100.0 - tightest), points)
+    return points
+
+
+def _random(fleet: Fleet, ask: Ask | None, cpu: int) -> Floats:
+    """Draw a number for each node from the pod's name and the node's rank."""
+    seed = zlib.crc32((ask.pod_uid if ask is not None else f"{cpu} {fleet.generation}").encode())
+    nodes = fleet.rank()[fleet.columns.node_of_block].astype(np.uint64) + np.uint64(seed)
+    mixed = (nodes * np.uint64(0x9E3779B97F4A7C15)) ^ (
+        (nodes * np.uint64(0xBF58476D1CE4E5B9)) >> np.uint64(29)
+    )
+    return (mixed >> np.uint64(40)).astype(np.float64)
+
+
+def _is_share(fleet: Fleet, ask: Ask) -> bool:
+    """Whether the ask takes less than a card, on the largest kind of card that it may use."""
+    sizes = sizes_on_kinds(fleet.columns, class_of(ask))
+    return ask.gpus == 1 and any(
+        size < kind.promise for size, kind in zip(sizes.tolist(), fleet.columns.kinds, strict=True)
+    )
+
+
+def _kind_of(gpus: int, *, is_share: bool) -> int:
+    return 0 if is_share else min(gpus, 16).bit_length()
+
+
+def _kinds_held(fleet: Fleet) -> Ints:
+    """Return for each block the set of kinds of pods on it, as bits; counted anew where claims changed."""
+    columns = fleet.columns
+    known = fleet.remembered.get("kinds held")
+    if known is None or known[0] != columns.layout or len(known[1]) != len(columns):
+        held = np.zeros(len(columns.blocks), dtype=np.int64)
+        changed = np.arange(len(columns.blocks))
+    else:
+        held = known[3]
+        differs = (known[1] != columns.claimed) | (known[2] != columns.sharers)
+        changed = np.unique(columns.block[differs])
+    for block in changed.tolist():
+        held[block] = _kinds_on(fleet, block)
+    fleet.remembered["kinds held"] = (columns.layout, columns.claimed.copy(), columns.sharers.copy(), held)
+    return held
+
+
+def _kinds_on(fleet: Fleet, block: int) -> int:
+    cards: dict[str, int] = {}
+    shared: set[str] = set()
+    run = fleet.columns.blocks[block]
+    for row, gpu in enumerate(run.gpus, start=run.start):
+        for claim in fleet.ledger.of_card(gpu.uuid):
+            cards[claim.pod_uid] = cards.get(claim.pod_uid, 0) + 1
+            if claim.mib < fleet.columns.promise[row]:
+                shared.add(claim.pod_uid)
+    bits = 0
+    for pod_uid, number in cards.items():
+        bits |= 1 << _kind_of(number, is_share=pod_uid in shared)
+    return bits
+
+
+def _most_cpu(fleet: Fleet) -> int:
+    key = (fleet.columns.layout, fleet.node_count)
+    known = fleet.remembered.get("most cpu")
+    if known is None or known[0] != key:
+        known = (key, max((node.host.cpu_milli or 0 for node in fleet.nodes), default=0))
+        fleet.remembered["most cpu"] = known
+    return int(known[1])

@@ -1,0 +1,198 @@
+"""The usual asks as arrays over the kinds of cards there are: what policies need to think ahead.
+
+Cards with the same memory, slots and model are of one kind; a cluster has a handful. What an ask means on
+a card, whether it may go there and what its residuals are worth is the same for all cards of a kind.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from vramline.decide.cutting import PARTS, price_sizes, value_residuals
+from vramline.decide.filters import is_wanted
+from vramline.model.ask import Constraints, MibSize, ShareSize, Size, UnsizedSize, WholeSize
+from vramline.model.columns import CardKind, GpuColumns
+from vramline.model.fleet import Fleet
+from vramline.model.mix import AskClass
+from vramline.model.reason import FITS
+
+__all__ = ["NOWHERE", "Prospects", "can_look_ahead", "look_ahead", "sizes_on_kinds"]
+
+NOWHERE = 2**40
+"""The size of an ask on a card that it may not use."""
+
+_MOST_SIZES = 24
+"""Sizes that are priced: the most wanted ones."""
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Prospects:
+    """The pods to come, by class m of the mix, on kind k of card."""
+
+    weight: Floats
+    """[m] How frequent; the sum is 1."""
+    cpu: Ints
+    gpus: Ints
+    size: Ints
+    """[k, m] MiB on each card, or `NOWHERE`."""
+    values: Floats
+    """[k, 0…PARTS] What a residual, in thousandths of the card, can still be cut into, in cards."""
+    price: Floats
+    """[k, 0…PARTS] What an ask of so many thousandths is worth, in cards; 0 for unusual sizes."""
+    promise: Ints
+    """[k] MiB of an empty card, at least 1."""
+    pressure: Floats
+    """[k] How much of these cards is wanted by asks that can use no other."""
+    cpu_load: float
+    """How scarce CPU is compared with GPU memory: 1 means that both run out together; 0: not known."""
+    reference: float
+    """MiB of a typical card, so that costs do not depend on how large cards are."""
+
+
+def can_look_ahead(fleet: Fleet) -> bool:
+    """Whether enough is known of what is asked for; of one node alone, only what its fleet knew."""
+    if fleet.is_picture:
+        whole: Prospects | None = fleet.remembered.get("whole")
+        return whole is not None and len(whole.size) == len(fleet.columns.kinds)
+    return fleet.mix.is_known
+
+
+def look_ahead(fleet: Fleet) -> Prospects:
+    """Return the prospects of a fleet's mix on its cards; remembered while neither changes.
+
+    A picture of one node looks ahead with the whole fleet that it was taken of.
+    """
+    if fleet.is_picture:
+        whole: Prospects = fleet.remembered["whole"]
+        return whole
+    key = (fleet.mix, fleet.mix.version, fleet.columns.layout, len(fleet.columns.kinds))
+    known: tuple[object, Prospects] | None = fleet.remembered.get("prospects")
+    if known is None or known[0] != key:
+        known = fleet.remembered["prospects"] = (key, _compute(fleet))
+    return known[1]
+
+
+def sizes_on_kinds(columns: GpuColumns, asked: AskClass) -> Ints:
+    """Return the MiB that an ask of a class takes on each kind of card, `NOWHERE` where it may not go."""
+    return np.array([_size_on(kind, asked) for kind in columns.kinds], dtype=np.int64)
+
+
+def _compute(fleet: Fleet) -> Prospects:
+    typical, everything = _Classes(fleet, fleet.mix.typical), _Classes(fleet, fleet.mix.counts.items())
+    kinds, capacity = fleet.columns.kinds, _capacity(fleet.columns)
+    demand = _demand_per_kind(everything.size, everything.count * everything.gpus, capacity)
+    values, price = _value_kinds(
+        kinds, everything.size, np.where(everything.gpus == 1, everything.count, 0.0)
+    )
+    return Prospects(
+        weight=typical.count / max(typical.count.sum(), 1.0),
+        cpu=typical.cpu,
+        gpus=typical.gpus,
+        size=typical.size,
+        values=values,
+        price=price,
+        promise=np.array([max(kind.promise, 1) for kind in kinds], dtype=np.int64),
+        pressure=_pressure(demand, everything.constrained, capacity),
+        cpu_load=_cpu_load(fleet, float((everything.count * everything.cpu).sum()), demand, capacity),
+        reference=_reference(kinds, capacity),
+    )
+
+
+class _Classes:
+    """Classes of a mix as arrays."""
+
+    def __init__(self, fleet: Fleet, counted: Iterable[tuple[AskClass, int]]) -> None:
+        listed = list(counted)
+        self.count = np.array([count for _, count in listed], dtype=np.float64)
+        self.cpu = np.array([asked.cpu_milli for asked, _ in listed], dtype=np.int64)
+        self.gpus = np.array([asked.gpus for asked, _ in listed], dtype=np.int64)
+        self.constrained = np.array(
+            [bool(asked.use_models or asked.avoid_models) for asked, _ in listed], dtype=np.bool_
+        )
+        self.size = np.full((len(fleet.columns.kinds), len(listed)), NOWHERE, dtype=np.int64)
+        for m, (asked, _) in enumerate(listed):
+            self.size[:, m] = sizes_on_kinds(fleet.columns, asked)
+
+
+def _size_on(kind: CardKind, asked: AskClass) -> int:
+    if asked.size is None or not is_wanted(
+        kind.model.lower(), Constraints(use_models=asked.use_models, avoid_models=asked.avoid_models)
+    ):
+        return NOWHERE
+    mib = _mib(kind, asked.size)
+    return mib if 0 < mib <= kind.promise else NOWHERE
+
+
+def _mib(kind: CardKind, size: Size) -> int:
+    match size:
+        case MibSize(mib):
+            return mib
+        case ShareSize(numerator, denominator):
+            return kind.promise * numerator // denominator
+        case WholeSize():
+            return kind.promise
+        case UnsizedSize():
+            return kind.promise // kind.slots
+
+
+def _capacity(columns: GpuColumns) -> Floats:
+    """Return the MiB that the cards of each kind can promise together."""
+    usable = columns.static_code == FITS
+    promise = columns.promise[usable].astype(np.float64)
+    capacity = np.bincount(columns.kind[usable], weights=promise, minlength=len(columns.kinds))
+    return capacity.astype(np.float64)
+
+
+def _demand_per_kind(size: Ints, cards: Floats, capacity: Floats) -> Floats:
+    """Return [k, m] MiB wanted, each class spread over the cards that it may use."""
+    may = size < NOWHERE
+    room = np.where(may, capacity[:, None], 0.0)
+    part = room / np.maximum(room.sum(axis=0), 1.0)
+    demand: Floats = np.where(may, size, 0) * part * cards
+    return demand
+
+
+def _pressure(demand: Floats, constrained: npt.NDArray[np.bool_], capacity: Floats) -> Floats:
+    """Return what constrained asks want of each kind over what it has, if demand just filled the cluster."""
+    scale = capacity.sum() / max(demand.sum(), 1.0)
+    pressure: Floats = demand[:, constrained].sum(axis=1) * scale / np.maximum(capacity, 1.0)
+    return pressure
+
+
+def _cpu_load(fleet: Fleet, wanted_cpu: float, demand: Floats, capacity: Floats) -> float:
+    """Return how much of the CPU is wanted over how much of the memory is."""
+    cpu = sum(node.host.cpu_milli or 0 for node in fleet.nodes if node.gpus)
+    if fleet.hosts is None or not cpu or not demand.sum() or not capacity.sum():
+        return 0.0
+    return float((wanted_cpu / cpu) / (demand.sum() / capacity.sum()))
+
+
+def _reference(kinds: list[CardKind], capacity: Floats) -> float:
+    """Return the mean size of a card."""
+    cards = sum(capacity[k] / kind.promise for k, kind in enumerate(kinds) if kind.promise > 0)
+    return float(capacity.sum() / cards) if cards else 1.0
+
+
+def _value_kinds(kinds: list[CardKind], size: Ints, demand: Floats) -> tuple[Floats, Floats]:
+    """Value residuals and sizes of each kind of card by the shares that are asked of it."""
+    values, price = np.zeros((len(kinds), PARTS + 1)), np.zeros((len(kinds), PARTS + 1))
+    known: dict[bytes, tuple[Floats, Floats]] = {}
+    for k, kind in enumerate(kinds):
+        parts = -(-size[k] * PARTS // max(kind.promise, 1))
+        shares = (parts < PARTS) & (parts > 0) & (demand > 0)
+        wanted = np.bincount(parts[shares], weights=demand[shares], minlength=PARTS).astype(np.float64)
+        sizes = np.sort(np.argsort(-wanted, kind="stable")[:_MOST_SIZES])
+        sizes = sizes[wanted[sizes] > 0]
+        if not len(sizes):
+            continue
+        key = sizes.tobytes() + wanted[sizes].tobytes()
+        if key not in known:
+            prices = price_sizes(sizes, wanted[sizes])
+            known[key] = prices, value_residuals(sizes, prices)
+        price[k, sizes], values[k] = known[key]
+    return values, price

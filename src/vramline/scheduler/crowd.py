@@ -1,0 +1,53 @@
+"""Who is on the nodes besides GPU claims, and what is usually asked for: for policies that think ahead."""
+
+from vramline.model.fleet import Fleet
+from vramline.model.host import HostColumns
+from vramline.model.mix import class_of
+from vramline.model.node import Node
+from vramline.model.pod import HostNeeds, Pod, PodPhase
+
+__all__ = ["Crowd"]
+
+
+class Crowd:
+    """Keeps a fleet's mix of asks and what is left of its hosts in step with pods and nodes."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._hosts = fleet.hosts = HostColumns()
+        self._asked: set[str] = set()
+        self._stays: dict[str, tuple[str, HostNeeds]] = {}
+        """By pod: the node it is on, and what it takes there."""
+        self._on: dict[str, set[str]] = {}
+
+    def note(self, uid: str, pod: Pod | None) -> None:
+        """A pod came or changed; None: it is gone, or cannot be read."""
+        self._leave(uid)
+        if pod is None:
+            self._asked.discard(uid)
+            return
+        if pod.ask is not None and uid not in self._asked:
+            self._asked.add(uid)
+            self._fleet.mix.see(class_of(pod.ask))
+        if pod.node is not None and pod.phase is not PodPhase.FINISHED:
+            self._stays[uid] = (pod.node, pod.host)
+            self._on.setdefault(pod.node, set()).add(uid)
+            number = self._fleet.node_number(pod.node)
+            if number is not None:
+                self._hosts.take(number, pod.host)
+
+    def set_node(self, node: Node) -> None:
+        """A node of the fleet came or changed."""
+        number = self._fleet.node_number(node.name)
+        if number is not None:
+            self._hosts.set_node(number, node)
+            for uid in self._on.get(node.name, ()):
+                self._hosts.take(number, self._stays[uid][1])
+
+    def _leave(self, uid: str) -> None:
+        name, needs = self._stays.pop(uid, ("", HostNeeds()))
+        if name:
+            self._on[name].discard(uid)
+            number = self._fleet.node_number(name)
+            if number is not None:
+                self._hosts.give_back(number, needs)

@@ -1,0 +1,110 @@
+"""The public trace: published figures come out of our engine, and every log is counted again."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from vramline.bench.openb import LogLine, Trace, TraceNode, TracePod, read_trace, replay
+from vramline.bench.openb_check import check_log
+from vramline.errors import RequestError
+from vramline.model.ask import PolicyName
+
+NODES = (
+    TraceNode("a", 8_000, 10_000, 2, "T4", 1),
+    TraceNode("b", 4_000, 10_000, 1, "P100", 0),
+)
+PODS = (
+    TracePod("share", 1_000, 100, 1, 600, ()),
+    TracePod("whole", 1_000, 100, 1, 1_000, ()),
+    TracePod("t4", 1_000, 100, 1, 300, ("t4",)),
+    TracePod("cpu", 3_000, 100, 0, 0, ()),
+    TracePod("two", 1_000, 100, 2, 1_000, ()),
+)
+TRACE = Trace(NODES, PODS, (0, 1, 2, 3, 4))
+
+
+def trace_of(variant: str, seed: int) -> Trace:
+    data = os.environ.get("VRAMLINE_DATA")
+    if not data:
+        pytest.skip("VRAMLINE_DATA is not set: the folder of the public trace")
+    folder = Path(data) / "openb"
+    pods = folder / f"openb_pod_list_{variant}.csv"
+    nodes, orders = folder / "openb_node_list_gpu_node.csv", folder / "arrival_orders.npz"
+    return read_trace(nodes, pods, orders, variant=variant, seed=seed)
+
+
+@pytest.mark.parametrize("policy", list(PolicyName))
+def test_every_policy_keeps_the_rules_of_the_trace(policy: PolicyName) -> None:
+    lines: list[LogLine] = []
+
+    report = replay(TRACE, variant="own", seed=1, policy=policy, tell=lines.append)
+
+    assert check_log(TRACE, lines) == []
+    assert report.rejected["multi"] == 1
+    assert [line.node is None for line in lines] == [False, False, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("policy", "at_100", "at_130"),
+    [
+        pytest.param(PolicyName.FGD, 95.14, 95.29, id="fgd"),
+        pytest.param(PolicyName.BESTFIT, 92.94, 93.13, id="bestfit"),
+    ],
+)
+def test_published_figures_come_out(policy: PolicyName, at_100: float, at_130: float) -> None:
+    report = replay(trace_of("default", 42), variant="default", seed=42, policy=policy)
+
+    assert (report.alloc["100"], report.alloc["130"]) == (at_100, at_130)
+
+
+def test_our_policy_fills_more_than_the_best_published_one_and_keeps_the_rules() -> None:
+    trace = trace_of("default", 42)
+    lines: list[LogLine] = []
+
+    report = replay(trace, variant="default", seed=42, policy=PolicyName.VRAMLINE, tell=lines.append)
+
+    assert check_log(trace, lines) == []
+    assert (report.alloc["100"] or 0) >= 96.0
+    assert (report.alloc["130"] or 0) >= 96.1
+    assert sum(report.rejected.values()) <= 2_532  # as many as fgd
+
+
+@pytest.mark.parametrize(
+    ("place", "wrong", "what"),
+    [
+        pytest.param(
+            0, LogLine(0, "share", None, []), "was dropped, but 2 nodes could take it", id="dropped"
+        ),
+        pytest.param(0, LogLine(0, "share", "c", [0]), "is on c, which is no node", id="nowhere"),
+        pytest.param(2, LogLine(2, "t4", "b", [0]), "is on b, which cannot take it", id="wrong model"),
+        pytest.param(
+            1, LogLine(1, "whole", "a", [0]), "has cards [0] of a, where [400, 1000]", id="card is taken"
+        ),
+        pytest.param(1, LogLine(1, "whole", "a", [1, 1]), "", id="a card twice is one card"),
+        pytest.param(4, LogLine(4, "two", "a", [0, 1]), "is on a, which cannot take it", id="over-committed"),
+        pytest.param(3, LogLine(3, "share", "a", []), "is not in its place in the log", id="another pod"),
+    ],
+)
+def test_a_log_that_breaks_a_rule_is_found_out(place: int, wrong: LogLine, what: str) -> None:
+    lines = [
+        LogLine(0, "share", "a", [0]),
+        LogLine(1, "whole", "a", [1]),
+        LogLine(2, "t4", "a", [0]),
+        LogLine(3, "cpu", "b", []),
+        LogLine(4, "two", None, []),
+    ]
+    assert check_log(TRACE, lines) == []
+
+    lines[place] = wrong
+
+    found = check_log(TRACE, lines)
+    assert [each.i for each in found][:1] == ([place] if what else [])
+    assert not what or what in found[0].what
+
+
+def test_a_trace_that_cannot_be_read_says_which_file_and_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text("sn,cpu_milli\n", encoding="utf-8")
+
+    with pytest.raises(RequestError, match=r"orders\.npz: cannot be read"):
+        read_trace(tmp_path / "nodes.csv", tmp_path / "p.csv", tmp_path / "orders.npz", variant="x", seed=1)

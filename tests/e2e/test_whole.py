@@ -12,9 +12,10 @@ import httpx
 import pytest
 
 from controlplane.commands import Commands
+from controlplane.kubernetes import gpu_node
 from controlplane.plane import ControlPlane, control_plane
 from controlplane.processes import free_port, wait_until
-from controlplane.vramline import VramlineProcess, add_gpu_node, extender_configuration, run_scheduler
+from controlplane.vramline import VramlineProcess, extender_configuration, report_cards, run_scheduler
 from e2e.admission_world import create_namespace, pods_of
 from install.rendered import find_object, rendered
 
@@ -57,14 +58,17 @@ def vramline(plane: ControlPlane, admin: httpx.Client) -> Iterator[VramlineProce
     """The scheduler with its webhook, called by the API server and by kube-scheduler."""
     port = free_port()
     install(plane, f"https://127.0.0.1:{port}/webhook")
+    admin.post(
+        "/api/v1/nodes", json=gpu_node("sliced", allocatable={"nvidia.com/gpu": "100"})
+    ).raise_for_status()
+    # A new node is tainted until its kubelet is ready; nobody here would take the taint away.
+    ready = [{"op": "remove", "path": "/spec/taints"}]
+    headers = {"Content-Type": "application/json-patch+json"}
+    admin.patch("/api/v1/nodes/sliced", json=ready, headers=headers).raise_for_status()
     with plane.client() as agent:
         agent.headers.update(AGENT)
         wait_until(lambda: agent.get(REPORTS).is_success, "the kind GpuReport")
-        add_gpu_node(agent, "sliced", 32_600, advertised=100)
-        # A new node is tainted until its kubelet is ready; nobody here would take the taint away.
-        ready = [{"op": "remove", "path": "/spec/taints"}]
-        headers = {"Content-Type": "application/json-patch+json"}
-        agent.patch("/api/v1/nodes/sliced", json=ready, headers=headers).raise_for_status()
+        report_cards(agent, "sliced", [{"totalMiB": 32_600, "usedMiB": 0, "processes": []}])
     account = plane.issue_user("account", ACCOUNT, "system:serviceaccounts", "system:authenticated")
     options = ["--webhook-listen", f"127.0.0.1:{port}"]
     with run_scheduler(plane, kubeconfig=account, options=options) as process:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from vramline.decide.fragments import Spot, Terms, Want, cost_in_steps, weigh_hosts, weigh_placements
+from vramline.decide.fragments import Spot, Want, cost_in_steps, weigh_hosts, weigh_placements
 from vramline.decide.prospects import NOWHERE, Prospects, look_ahead, sizes_on_kinds
 from vramline.model.ask import Ask, PolicyName
 from vramline.model.columns import GpuColumns
@@ -20,7 +20,7 @@ from vramline.model.fleet import Fleet
 from vramline.model.mix import class_of
 from vramline.model.reason import FITS
 
-__all__ = ["THINKS_AHEAD", "Weighed", "terms_on", "weigh_blocks", "weigh_blocks_for_cpu"]
+__all__ = ["THINKS_AHEAD", "Weighed", "weigh_blocks", "weigh_blocks_for_cpu"]
 
 THINKS_AHEAD = frozenset({PolicyName.VRAMLINE, PolicyName.FGD})
 
@@ -74,14 +74,6 @@ def weigh_blocks_for_cpu(fleet: Fleet, policy: PolicyName, cpu_milli: int, free:
         known.blocks[changed] = costs[:, 0]
         known.left, known.cpu = now.left, now.cpu
     return known.blocks
-
-
-def terms_on(fleet: Fleet, ask: Ask, block: int, free: Ints, size: Ints, fits: Mask) -> Terms:
-    """Return the terms of the cost of every card of one node, for people to read."""
-    prospects = look_ahead(fleet)
-    now = Weighed(size, size, np.maximum(free, 0), size, fits, _cpu_of_blocks(fleet))
-    _, spot, want = _picture(fleet.columns, prospects, np.array([block]), now, ask)
-    return weigh_placements(prospects, spot, want)
 
 
 def _recall(fleet: Fleet, what: Hashable, now: Weighed) -> tuple[Weighed, Ints]:

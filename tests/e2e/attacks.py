@@ -184,7 +184,8 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "HAMi's devices": (annotate("hami.io/vgpu-devices-allocated", "GPU-1,NVIDIA,1,1:;"), ANEW),
     "KAI's group": (label({"runai-gpu-group": "g"}), GROUP),
     "KAI's groups": (label({"runai-gpu-group/g": "g"}), GROUP),
-    "a reservation pod of KAI": (label(RESERVATION), "KAI"),
+    # Two policies refuse it, and the API server names whichever it asked first; both name the label.
+    "a reservation pod of KAI": (label(RESERVATION), "runai-gpu-group"),
     "the card of a group of KAI": (annotate(keys.KAI_RESERVED_UUID, "GPU-1"), KAI),
 }
 

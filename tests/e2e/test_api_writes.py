@@ -51,8 +51,23 @@ def vramline(plane: ControlPlane, admin: httpx.Client) -> Iterator[VramlineProce
             writes = Writes(plane)
             client.post(PODS, json=gpu_pod("warm", 100)).raise_for_status()
             wait_for_pod(client, "default", "warm", is_bound)
-            wait_until(lambda: writes.of(KUBE_SCHEDULER)["create events"] > 0, "the event of the first pod")
+            # It may have been refused before it was bound; the last of its events says that it is.
+            wait_until(
+                lambda: "Scheduled" in reasons_of(client, "warm"), "the event that the first pod is bound"
+            )
+            told = len(reasons_of(client, "warm"))
+            wait_until(
+                lambda: writes.of(KUBE_SCHEDULER)["create events"] >= told, "its events in the audit log"
+            )
         yield process
+
+
+def reasons_of(client: httpx.Client, pod: str) -> list[str]:
+    """The reasons of all events about a pod that kube-scheduler wrote."""
+    query = {"fieldSelector": f"involvedObject.name={pod}"}
+    answer = client.get("/api/v1/namespaces/default/events", params=query).raise_for_status().json()
+    reporters = ("default-scheduler", "vramline")
+    return [each["reason"] for each in answer["items"] if each["reportingComponent"] in reporters]
 
 
 def is_bound(pod: dict[str, dict[str, object]]) -> bool:

@@ -92,7 +92,7 @@ def test_the_version_is_the_programs() -> None:
         "imagePullPolicy=Sometimes",
         "imagePullSecrets={plain}",
         "settings.realtimeMode=lax",
-        "settings.policy=random",
+        "settings.policy=luck",
         "settings.margin=-1",
         "settings.margin=lots",
         "settings.listen=0.0.0.0:8780",

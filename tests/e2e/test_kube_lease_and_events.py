@@ -143,7 +143,8 @@ def test_the_same_news_becomes_one_event_with_a_count(plane: ControlPlane) -> No
 
     recorder = asyncio.run(tell())
     with plane.client() as http:
-        events = http.get("/apis/events.k8s.io/v1/namespaces/default/events").json()["items"]
+        listed = http.get("/apis/events.k8s.io/v1/namespaces/default/events").json()["items"]
+    events = [each for each in listed if each["regarding"].get("uid") == ABOUT.uid]
 
     assert (recorder.written, recorder.dropped, recorder.failed) == (5, 0, 0)
     assert [(event["reason"], event["series"]["count"], event["type"]) for event in events] == [

@@ -51,7 +51,9 @@ def port() -> int:
 def vramline(plane: ControlPlane, admin: httpx.Client, port: int) -> Iterator[VramlineProcess]:
     add_gpu_node(admin, "n1", TOTAL)
     options = ["--agent-listen", f"127.0.0.1:{port}", "--v", "4"]
-    with run_scheduler(plane, options=options, env={"VRAMLINE_RELEASE_GRACE": "600s"}) as process:
+    # A busy machine may take longer than the 50 ms that are the default; what is tested is the look itself.
+    env = {"VRAMLINE_RELEASE_GRACE": "600s", "VRAMLINE_LOOK_WITHIN": "5s"}
+    with run_scheduler(plane, options=options, env=env) as process:
         plane.start_scheduler(extender_configuration(process.port))
         yield process
 
@@ -193,9 +195,7 @@ def test_a_spike_between_filter_and_bind_is_seen_and_the_pod_is_tried_again(
 ) -> None:
     agent.looked["GPU-n1-0"] = card("GPU-n1-0", 6_144, TOTAL)
     create(admin, "spiked")
-    wait_until(lambda: bool(notes_about(admin, "spiked")) or node_of(admin, "spiked") != "", "the event")
-    if node_of(admin, "spiked"):
-        pytest.skip("this machine is too busy to answer a look within 50 ms: the freshest sample decided")
+    wait_until(lambda: bool(notes_about(admin, "spiked")), "the event")
     assert "short by 2,148 MiB" in notes_about(admin, "spiked")[0]
     assert node_of(admin, "spiked") == ""
 

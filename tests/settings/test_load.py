@@ -30,6 +30,7 @@ def test_defaults_are_those_of_the_contract() -> None:
 
     assert (settings.realtime_mode, settings.margin, settings.release_grace_s) == (STRICT, 100, 60.0)
     assert (settings.observation_max_age_s, settings.observation_max_age_stream_s) == (90.0, 5.0)
+    assert settings.look_within_s == 0.05
     assert (settings.stale_observation, settings.unsized_ask, settings.policy) == (
         "books",
         "share",

@@ -112,7 +112,7 @@ class SchedulerProcess:
             elector = self._elector(client, live, rng)
             recorder = open_recorder(client, self._place)
             checks = Checks(tell=lambda decision: recorder.record(notice_of_warning(decision)))
-            eyes = Eyes(live, streams, checks)
+            eyes = Eyes(live, streams, checks, within_s=self.settings.look_within_s)
             waker = Waker(live, streams, checks.waiting, checks.tallies)
             committer = Committer(live, KubeStore(client), lambda: elector.epoch or None, eyes=eyes)
             preempter = Preempter(

@@ -140,6 +140,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds after which a card's report is stale. Default 90: a late report or two is normal."""
     observation_max_age_stream_s: float = 5.0
     """The same for observations that an agent streams. Default 5: a stream that pauses is broken."""
+    look_within_s: float = 0.05
+    """Seconds for which a bind waits for an agent's live look. Default 0.05: ten times what a look takes."""
     release_grace_s: float = 60.0
     """Seconds after a pod's end at which its memory counts as free where no observation can prove it.
     Default 60: longer than a driver needs to tear a context down."""
@@ -278,6 +280,12 @@ SETTINGS: tuple[Setting, ...] = (
         field="observation_max_age_stream_s",
         parse=duration(may_be_zero=False),
         accepted=_LONG,
+    ),
+    Setting(
+        name="lookWithin",
+        field="look_within_s",
+        parse=duration_between(0.001, 10.0),
+        accepted="a duration from 1ms to 10s",
     ),
     Setting(name="releaseGrace", field="release_grace_s", parse=duration(may_be_zero=True), accepted=_LONG),
     Setting(

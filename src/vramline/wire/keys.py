@@ -63,6 +63,8 @@ __all__ = [
     "OME_STORAGE_PREFIX",
     "OME_TASK_LABEL",
     "REALTIME_CHECK",
+    "RESERVED_GPU",
+    "RESERVES",
     "SIDE_DOORS",
     "SLOT",
     "VISIBLE_DEVICES",
@@ -97,6 +99,10 @@ GPUS_PHYSICAL = "vramline.io/gpus-physical"
 """Node annotation: the physical GPUs, where no label tells them."""
 FREED = "vramline.io/freed"
 """Node annotation: when its agent last saw memory become free; a change of it wakes waiting pods."""
+RESERVED_GPU = "vramline.io/reserved-gpu"
+"""Annotation of a reservation pod, written by itself: the UUID of the card that kubelet gave to it."""
+RESERVES = "vramline.io/reserves"
+"""Annotation of a reservation pod: the card for which it was made; kubelet may have given it another."""
 SIDE_DOORS = "vramline.io/side-doors"
 """Namespace label: `closed` refuses every way to a GPU that goes round the scheduler."""
 

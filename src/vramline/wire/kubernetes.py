@@ -208,6 +208,8 @@ class PodStatus(_Lenient, frozen=True, kw_only=True):
     """How far a pod has got."""
 
     phase: str | None = None
+    reason: str | None = None
+    message: str | None = None
     nominated_node_name: str | None = None
     start_time: Timestamp | None = None
     conditions: list[PodCondition] | None = None

@@ -6,10 +6,12 @@ import msgspec
 
 from kubernetes_builders import container, node_document, node_object, pod_document, report
 from vramline.inference.gpu_cluster import GpuCluster
+from vramline.model.claim import Claim
+from vramline.units import Mib
 from vramline.wire.kubernetes import NodeObject, PodObject
 from vramline.wire.times import read_time
 
-__all__ = ["SEEN_AT", "GpuNode", "cluster_of", "gpu_pod", "seen", "unseen"]
+__all__ = ["SEEN_AT", "GpuNode", "cluster_of", "gpu_pod", "plain", "promised", "seen", "unseen"]
 
 SEEN_AT = read_time("2026-01-01T00:00:00Z", subject="test", field="now")
 Card = dict[str, Any]
@@ -79,3 +81,9 @@ def cluster_of(*nodes: GpuNode, pods: tuple[PodObject, ...] = (), age_s: float =
 def plain(name: str, devices: str, resource: str = "nvidia.com/gpu") -> GpuNode:
     """A node that advertises devices, and nothing tells the cards."""
     return GpuNode(node=msgspec.convert(node_document(name, allocatable={resource: devices}), NodeObject))
+
+
+def promised(cluster: GpuCluster, uuid: str, mib: int) -> GpuCluster:
+    """The cluster after a promise to somebody whose pod is not there yet."""
+    cluster.fleet.adopt([Claim(pod_uid="soon", pod="team/soon", gpu=uuid, mib=Mib(mib))])
+    return cluster

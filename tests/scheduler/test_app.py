@@ -21,6 +21,7 @@ GETS = (
     "/api/v1/nodes",
     "/api/v1/pods",
     "/api/v1/decisions",
+    "/api/dashboard/cluster-gpu-status",
     "/snapshot",
     "/healthz",
     "/readyz",

@@ -14,6 +14,8 @@ from vramline.bench.openb import LogLine, OpenbReport, read_trace, replay, write
 from vramline.bench.openb_check import check_log
 from vramline.bench.simulate import SimulateFigures, measure_simulate
 from vramline.cli.apps import examples, new_app
+from vramline.cli.bench_inference import EXAMPLES as INFERENCE_EXAMPLES
+from vramline.cli.bench_inference import inference
 from vramline.cli.output import OutputFormat, OutputOption, print_data, print_table
 from vramline.cli.progress import Progress
 from vramline.errors import RequestError
@@ -26,6 +28,7 @@ _MOST_GPUS = 16
 _MOST_PODS = 1_000_000
 
 app = new_app()
+app.command(epilog=INFERENCE_EXAMPLES)(inference)
 
 
 def _trace_option(what: str, name: str) -> Any:  # noqa: ANN401 — typer's own type

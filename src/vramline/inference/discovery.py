@@ -4,26 +4,22 @@ The names, arguments and fields are those of the LLM inference autotuner's `gpu_
 What nobody could tell is None, never 0, and never idle, except on a node where no pod asks for a GPU.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
-from vramline.decide.engine import decide
-from vramline.decide.idle import average_utilization, idle_cards
-from vramline.decide.realtime import look_at_cards
 from vramline.errors import RequestError
+from vramline.inference.card_kinds import CardKind
+from vramline.inference.estimate import Model, Plan, estimate
 from vramline.inference.gpu_cluster import GpuCluster, read_gpu_cluster
-from vramline.model.ask import Ask, Constraints, MibSize, PolicyName, Size, WholeSize
-from vramline.model.gpu import PhysicalGpu
-from vramline.model.node import Node
-from vramline.model.observation import Observation, Unknown
-from vramline.model.pod import HostNeeds, Pod, Toleration
-from vramline.model.reason import FITS
+from vramline.inference.gpu_info import GPUInfo, NodeGPUSummary
+from vramline.inference.gpu_view import GpuView, Need, by_index
+from vramline.inference.source import load_model, model_of_config
+from vramline.model.ask import MibSize, PolicyName, WholeSize
+from vramline.model.pod import HostNeeds, Toleration
 from vramline.model.rules import Rules
-from vramline.units import parse_vram
+from vramline.units import MAX_MIB, Mib, parse_vram
 
 __all__ = [
     "GPUInfo",
@@ -33,62 +29,9 @@ __all__ = [
     "get_node_gpu_summaries",
 ]
 
-KNOWN_FREE, KNOWN_BUSY, UNKNOWN = "known-free", "known-busy", "unknown"
 _MOST_GPUS = 1024
-_ASKER = "inference/service"
-
-
-@dataclass
-class GPUInfo:
-    """One physical GPU. MiB, though the names say MB; None is what nobody could tell."""
-
-    node_name: str
-    gpu_index: int
-    gpu_name: str
-    memory_total_mb: int
-    memory_used_mb: int | None
-    memory_free_mb: int | None
-    memory_usage_percent: float | None
-    utilization_percent: int | None
-    temperature_c: int | None
-    is_allocatable: bool
-    """Whether a new pod could have all of it: node and card are in service, and nobody holds a part."""
-    has_metrics: bool
-    """Whether the card was seen lately and told its memory."""
-    uuid: str = ""
-    mig: bool = False
-    claimed_mb: int = 0
-    releasing_mb: int = 0
-    """Part of what is claimed."""
-    promisable_mb: int = 0
-    """What the scheduler would promise: usable − margin − held − unmanaged."""
-    source: str = ""
-    """Where the inventory is from."""
-    age_s: float | None = None
-    state: str = UNKNOWN
-    """known-free: idle and held by nobody; known-busy: held, or busy when it was seen; else unknown."""
-
-
-@dataclass
-class NodeGPUSummary:
-    """The GPUs of one node."""
-
-    node_name: str
-    total_gpus: int
-    """Physical cards; where only devices are advertised and nothing tells the cards, the devices."""
-    allocatable_gpus: int
-    gpus_with_metrics: list[GPUInfo]
-    avg_utilization: float | None
-    """Over the cards that told theirs; None: none did."""
-    avg_memory_usage: float | None
-    idle_gpu_count: int
-    ready: bool = True
-    schedulable: bool = True
-    """Ready, not cordoned, without a taint that keeps pods away, and its inventory is not in doubt."""
-    unknown_gpu_count: int = 0
-    free_mb_by_gpu: dict[str, int] = field(default_factory=dict)
-    """What may be promised, by UUID."""
-    largest_free_mb: int | None = None
+ModelSource = Model | Mapping[str, object] | str | Path
+"""A model that was read, its parsed config.json, or what `vramline estimate` takes."""
 
 
 def get_cluster_gpu_status(
@@ -98,15 +41,15 @@ def get_cluster_gpu_status(
 
     `cluster` is one that `read_gpu_cluster` returned, to ask several questions about one moment.
     """
-    view = _View(cluster or read_gpu_cluster(kubeconfig), Rules())
-    return [view.describe(node, gpu) for node in view.nodes() for gpu in _by_index(node)]
+    view = GpuView(cluster or read_gpu_cluster(kubeconfig), Rules())
+    return [view.describe(node, gpu) for node in view.nodes() for gpu in by_index(node)]
 
 
 def get_node_gpu_summaries(
     *, kubeconfig: str | Path | None = None, cluster: GpuCluster | None = None
 ) -> dict[str, NodeGPUSummary]:
     """Return the GPUs of every node that has any, by name; idle is below 30 % utilisation and 50 % memory."""
-    view = _View(cluster or read_gpu_cluster(kubeconfig), Rules())
+    view = GpuView(cluster or read_gpu_cluster(kubeconfig), Rules())
     return {node.name: view.summarise(node) for node in view.nodes()}
 
 
@@ -116,9 +59,12 @@ def find_best_node_for_deployment(  # noqa: PLR0913 — the first three are the 
     memory_threshold: float = 50.0,
     *,
     gpu_memory: int | str | None = None,
+    model: ModelSource | None = None,
+    plan: Plan | None = None,
     policy: str | None = None,
     node_selector: Mapping[str, str] | None = None,
     tolerations: Iterable[str] = (),
+    host: HostNeeds | None = None,
     kubeconfig: str | Path | None = None,
     cluster: GpuCluster | None = None,
 ) -> str | None:
@@ -126,8 +72,10 @@ def find_best_node_for_deployment(  # noqa: PLR0913 — the first three are the 
 
     With a number of GPUs alone, the ranking is `mostidle`: at least `required_gpus` idle cards of one kind,
     known ones before assumed ones, then the most of them, then the lowest utilisation. With `gpu_memory`
-    (MiB on each GPU, or "20Gi") or another `policy` the engine decides as it does for pods. `tolerations`
-    are keys of taints. Nodes that are not ready, cordoned or tainted never win.
+    (MiB on each GPU, or "20Gi"), a `model` or another `policy` the engine decides as it does for pods; what a
+    model needs is the high figure of its estimate under `plan` (context, concurrency, engine), served by
+    `required_gpus` GPUs. `tolerations` are keys of taints; `host` has whatever else its pod needs of a node.
+    Nodes that are not ready, cordoned or tainted never win.
     """
     count = _read_count(required_gpus)
     rules = msgspec.structs.replace(
@@ -136,177 +84,59 @@ def find_best_node_for_deployment(  # noqa: PLR0913 — the first three are the 
         idle_memory_percent=_read_percent("memory_threshold", memory_threshold),
     )
     chosen = _read_policy(policy)
-    host = HostNeeds(
-        node_selector=dict(node_selector or {}),
-        tolerations=tuple(Toleration(key, "Exists", "", "") for key in tolerations),
-    )
-    size = WholeSize() if gpu_memory is None else _read_memory(gpu_memory)
-    view = _View(cluster or read_gpu_cluster(kubeconfig), rules, host)
-    if gpu_memory is None and chosen in {None, PolicyName.MOSTIDLE}:
+    need = _read_need(count, gpu_memory, model, plan)
+    needs = _host_needs(host or HostNeeds(), node_selector or {}, tolerations)
+    view = GpuView(cluster or read_gpu_cluster(kubeconfig), rules, needs)
+    if need is None and chosen in {None, PolicyName.MOSTIDLE}:
         return view.most_idle(count)
-    return view.decide(count, size, chosen)
+    return view.decide(count, need or _need_whole, chosen)
 
 
-class _View:
-    """A cluster, looked at with one idea of what is idle, by a pod with certain wishes."""
-
-    def __init__(self, cluster: GpuCluster, rules: Rules, host: HostNeeds | None = None) -> None:
-        self.cluster = cluster
-        self.fleet = cluster.fleet
-        self.rules = rules
-        self.host = host or HostNeeds()
-        asker = Pod(namespace="inference", name="service", uid="", host=self.host)
-        self._codes = cluster.candidates_for(asker)
-        self._open = (self._codes == FITS) & (self.fleet.node_codes() == FITS)
-        look = look_at_cards(self.fleet.columns, rules, now=cluster.now())
-        self._fresh = look.fresh
-        self._average = average_utilization(look)
-        self._idle = idle_cards(look) & (self.fleet.columns.sharers == 0)
-
-    def nodes(self) -> Iterator[Node]:
-        """Yield every node with GPUs, or with devices that may be GPUs, by name."""
-        for node in sorted(self.fleet.nodes, key=lambda each: each.name):
-            if node.gpus or node.advertised:
-                yield node
-
-    def describe(self, node: Node, gpu: PhysicalGpu) -> GPUInfo:
-        """Say of one card what is known."""
-        row = self.fleet.columns.row_of[gpu.uuid]
-        columns = self.fleet.columns
-        seen = self.fleet.observation(gpu.uuid) if self._fresh[row] else None
-        used = _known(seen.used) if seen is not None else None
-        told = used is not None
-        free = columns.free_observed[row] if told else columns.free_books[row]
-        return GPUInfo(
-            node_name=node.name,
-            gpu_index=gpu.index,
-            gpu_name=gpu.model or "unknown",
-            memory_total_mb=gpu.total,
-            memory_used_mb=used,
-            memory_free_mb=None if used is None else gpu.usable - used,
-            memory_usage_percent=None if used is None else round(used / gpu.total * 100, 1),
-            utilization_percent=None if seen is None else _known(seen.utilization_percent),
-            temperature_c=None if seen is None else _known(seen.temperature_c),
-            is_allocatable=self._is_open(node) and self._is_whole(row),
-            has_metrics=told,
-            uuid=gpu.uuid,
-            mig=gpu.mig,
-            claimed_mb=int(columns.claimed[row]),
-            releasing_mb=int(columns.claimed_releasing[row]),
-            promisable_mb=int(free),
-            source=node.source.value,
-            age_s=self._age(self.fleet.observation(gpu.uuid)),
-            state=self._state(row),
-        )
-
-    def summarise(self, node: Node) -> NodeGPUSummary:
-        """Sum up one node."""
-        cards = [self.describe(node, gpu) for gpu in _by_index(node)]
-        told = [card for card in cards if card.has_metrics]
-        utilizations = [card.utilization_percent for card in cards if card.utilization_percent is not None]
-        usages = [card.memory_usage_percent for card in cards if card.memory_usage_percent is not None]
-        unlisted = 0 if cards else node.advertised or 0
-        return NodeGPUSummary(
-            node_name=node.name,
-            total_gpus=len(cards) or unlisted,
-            allocatable_gpus=sum(card.is_allocatable for card in cards),
-            gpus_with_metrics=told,
-            avg_utilization=_mean(utilizations),
-            avg_memory_usage=_mean(usages),
-            idle_gpu_count=len(self._idle_rows(node)) if self._is_open(node) else 0,
-            ready=node.ready,
-            schedulable=self._is_open(node),
-            unknown_gpu_count=len(cards) - len(told) + unlisted,
-            free_mb_by_gpu={card.uuid: card.promisable_mb for card in cards},
-            largest_free_mb=max((card.promisable_mb for card in cards), default=None),
-        )
-
-    def most_idle(self, required: int) -> str | None:
-        """Return the node of the original's ranking; one with too few idle cards never wins."""
-        best: tuple[int, int, float, str] | None = None
-        for node in self.fleet.nodes:
-            if not node.gpus or not self._is_open(node):
-                continue
-            average = float(
-                self._average[self.fleet.columns.block[self.fleet.columns.row_of[node.gpus[0].uuid]]]
-            )
-            for rows in self._idle_by_kind(node):
-                if len(rows) < required:
-                    continue
-                assumed = int(sum(bool(self._fresh[row]) for row in rows) < required)
-                order = (assumed, -len(rows), average, node.name)
-                best = order if best is None or order < best else best
-        return None if best is None else best[3]
-
-    def decide(self, required: int, size: Size, policy: PolicyName | None) -> str | None:
-        """Return the node that the engine takes; all cards of one kind, the smaller kind first."""
-        rules = msgspec.structs.replace(self.rules, policy=policy or self.rules.policy)
-        for wishes in self._kinds(required):
-            ask = Ask(pod=_ASKER, pod_uid=_ASKER, gpus=required, size=size, constraints=wishes)
-            found = decide(self.fleet, ask, rules, now=self.cluster.now(), candidates=self._codes)
-            if found.placement is not None:
-                return found.placement.node
+def _read_need(
+    count: int, gpu_memory: int | str | None, model: ModelSource | None, plan: Plan | None
+) -> Need | None:
+    """Return how much of each card is needed; None: nobody said."""
+    if gpu_memory is not None and model is not None:
+        raise _wrong("gpu_memory", gpu_memory, "is given beside a model", "one of gpu_memory and model")
+    if gpu_memory is not None:
+        size = _read_memory(gpu_memory)
+        return lambda _kind: size
+    if model is None:
         return None
-
-    def _kinds(self, required: int) -> list[Constraints]:
-        """Return which cards may work together: any, for one; those of one model and size, for several."""
-        kinds: dict[tuple[int, str], list[str]] = {}
-        for node in self.fleet.nodes:
-            for gpu in node.gpus:
-                kinds.setdefault((gpu.total, gpu.model), []).append(gpu.uuid)
-        if required == 1 or len(kinds) == 1:
-            return [Constraints()]
-        return [Constraints(use_uuids=tuple(kinds[kind])) for kind in sorted(kinds)]
-
-    def _is_open(self, node: Node) -> bool:
-        number = self.fleet.node_number(node.name)
-        return number is not None and bool(self._open[number])
-
-    def _is_whole(self, row: int) -> bool:
-        columns = self.fleet.columns
-        return bool(columns.static_code[row] == FITS and columns.sharers[row] == 0)
-
-    def _idle_rows(self, node: Node) -> list[int]:
-        rows = (self.fleet.columns.row_of[gpu.uuid] for gpu in node.gpus)
-        return [row for row in rows if self._idle[row]]
-
-    def _idle_by_kind(self, node: Node) -> Iterable[list[int]]:
-        kinds: dict[tuple[int, str], list[int]] = {}
-        for gpu in node.gpus:
-            row = self.fleet.columns.row_of[gpu.uuid]
-            if self._idle[row]:
-                kinds.setdefault((gpu.total, gpu.model), []).append(row)
-        return kinds.values()
-
-    def _state(self, row: int) -> str:
-        """A card is free or busy where that is known: by who holds it, or by what it told lately."""
-        columns = self.fleet.columns
-        if columns.sharers[row] > 0:
-            return KNOWN_BUSY
-        if not self._fresh[row]:
-            return UNKNOWN
-        if self._idle[row]:
-            return KNOWN_FREE
-        # Comparisons with NaN are false: what was not told makes nothing busy.
-        busy = (columns.utilization[row] >= self.rules.idle_utilization_percent) | (
-            columns.used_percent[row] >= self.rules.idle_memory_percent
+    read, base = _read_model(model), plan or Plan()
+    if count % base.pp:
+        raise _wrong(
+            "required_gpus", count, f"cannot be dealt out to {base.pp} stages", f"a multiple of {base.pp}"
         )
-        return KNOWN_BUSY if busy else UNKNOWN
+    served = msgspec.structs.replace(base, tp=count // base.pp)
 
-    def _age(self, seen: Observation | None) -> float | None:
-        return None if seen is None or not np.isfinite(seen.at) else self.cluster.now() - seen.at
+    def need(kind: CardKind) -> MibSize:
+        found = estimate(read, msgspec.structs.replace(served, card_mib=kind.total_mib))
+        return MibSize(Mib(min(found.per_gpu.high, MAX_MIB)))
 
-
-def _by_index(node: Node) -> list[PhysicalGpu]:
-    return sorted(node.gpus, key=lambda gpu: gpu.index)
-
-
-def _known(value: int | Unknown) -> int | None:
-    return None if isinstance(value, Unknown) else int(value)
+    return need
 
 
-def _mean(values: list[int] | list[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+def _need_whole(_kind: CardKind) -> WholeSize:
+    return WholeSize()
+
+
+def _read_model(model: ModelSource) -> Model:
+    match model:
+        case Model():
+            return model
+        case Mapping():
+            return model_of_config(model, subject="model")
+        case _:
+            return load_model(str(model))
+
+
+def _host_needs(host: HostNeeds, selector: Mapping[str, str], tolerations: Iterable[str]) -> HostNeeds:
+    return msgspec.structs.replace(
+        host,
+        node_selector={**host.node_selector, **selector},
+        tolerations=(*host.tolerations, *(Toleration(key, "Exists", "", "") for key in tolerations)),
+    )
 
 
 def _read_count(value: int | str) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 from vramline.decide.engine import decide
 from vramline.errors import RequestError
 from vramline.explain.decision import explain_decision
+from vramline.inference.card_kinds import CardKind, kinds_of
 from vramline.inference.estimate import Estimate, Mibs, Model, Plan, estimate
 from vramline.model.ask import Ask, Constraints, MibSize
 from vramline.model.cluster import Cluster
@@ -34,13 +35,6 @@ class Bound(enum.StrEnum):
     LOW = "low"
     EXPECTED = "expected"
     HIGH = "high"
-
-
-class CardKind(msgspec.Struct, frozen=True, order=True):
-    """Cards that can work together: one model, one size."""
-
-    total_mib: int
-    model: str
 
 
 class FitQuestion(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +83,7 @@ class Fit:
 
 def find_ways(question: FitQuestion, cluster: Cluster) -> list[Fit]:
     """Try every degree on every kind of card; fewest GPUs first, then the smaller card."""
-    kinds = _kinds_of(cluster)
+    kinds = _kinds_in(cluster)
     fits = []
     for tp in _degrees(question, cluster):
         for kind in sorted(kinds):
@@ -103,7 +97,7 @@ def try_way(question: FitQuestion, cluster: Cluster, plan: Plan, kind: CardKind)
     plan = msgspec.structs.replace(plan, card_mib=kind.total_mib)
     needed = estimate(question.model, plan)
     mib = getattr(needed.per_gpu, question.bound.value)
-    kinds = _kinds_of(cluster)
+    kinds = _kinds_in(cluster)
     wishes = Constraints() if len(kinds) == 1 else Constraints(use_uuids=kinds.get(kind, ()))
     size = MibSize(Mib(min(max(mib, 1), MAX_MIB)))
     ask = Ask(pod=_POD, pod_uid=_POD, gpus=plan.tp * plan.pp, size=size, constraints=wishes)
@@ -139,17 +133,14 @@ def _tell(cluster: Cluster, needed: Estimate, kind: CardKind, decision: Decision
     )
 
 
-def _kinds_of(cluster: Cluster) -> dict[CardKind, tuple[str, ...]]:
-    """Return the cards of the cluster by kind."""
-    kinds: dict[CardKind, list[str]] = {}
-    for node in cluster.fleet.nodes:
-        for gpu in node.gpus:
-            kinds.setdefault(CardKind(gpu.total, gpu.model), []).append(gpu.uuid)
+def _kinds_in(cluster: Cluster) -> dict[CardKind, tuple[str, ...]]:
+    """Return the cards of the cluster by kind; raises where there is none."""
+    kinds = kinds_of(cluster.fleet)
     if not kinds:
         raise RequestError(
             subject="fit", problem="there is no GPU in this cluster", accepted="a cluster with GPU nodes"
         )
-    return {kind: tuple(uuids) for kind, uuids in kinds.items()}
+    return kinds
 
 
 def _degrees(question: FitQuestion, cluster: Cluster) -> Iterator[int]:

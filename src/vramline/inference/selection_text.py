@@ -1,6 +1,6 @@
 """What is said while a node is chosen for a service, in the words of the autotuner's controller."""
 
-from vramline.inference.discovery import NodeGPUSummary
+from vramline.inference.gpu_info import NodeGPUSummary
 
 __all__ = ["describe_selection"]
 

@@ -13,7 +13,7 @@ from vramline.inference.hf_config import read_config
 from vramline.inference.quantization import read_quantization
 from vramline.inference.safetensors import FileWeights, read_safetensors
 
-__all__ = ["load_model"]
+__all__ = ["load_model", "model_of_config"]
 
 _ACCEPTED = (
     "a config.json, a model's folder, a .gguf file, an OME ClusterBaseModel as YAML,"
@@ -65,7 +65,7 @@ def _from_file(path: Path) -> Model:
     if "kind" in data and "apiVersion" in data:
         return _from_base_model(data, path)
     name = path.resolve().parent.name if path.name == "config.json" else path.stem
-    return _from_config(data, subject=str(path), name=name)
+    return model_of_config(data, subject=str(path), name=name)
 
 
 def _from_folder(folder: Path, *, name: str) -> Model:
@@ -78,12 +78,13 @@ def _from_folder(folder: Path, *, name: str) -> Model:
             subject=str(folder), problem="has no config.json in it", accepted="a model's folder, or one .gguf"
         )
     files = read_safetensors(folder)
-    return _from_config(_read_json(config), subject=str(config), name=name, files=files)
+    return model_of_config(_read_json(config), subject=str(config), name=name, files=files)
 
 
-def _from_config(
-    data: Mapping[str, object], *, subject: str, name: str, files: FileWeights | None = None
+def model_of_config(
+    data: Mapping[str, object], *, subject: str, name: str = "model", files: FileWeights | None = None
 ) -> Model:
+    """Return the model of a parsed config.json, and of its files where they were seen."""
     return Model(
         name=name,
         architecture=read_config(data, subject),
@@ -129,7 +130,7 @@ def _from_base_model(data: Mapping[str, object], path: Path) -> Model:
         raise RequestError(subject=subject, field="spec", problem="is missing", accepted="an OME model")
     config = spec.get("modelConfiguration")
     if isinstance(config, Mapping) and ("model_type" in config or "hidden_size" in config):
-        return _from_config(config, subject=f"{subject}: spec.modelConfiguration", name=name)
+        return model_of_config(config, subject=f"{subject}: spec.modelConfiguration", name=name)
     storage = spec.get("storage")
     stored = storage.get("path") if isinstance(storage, Mapping) else None
     if isinstance(stored, str) and (Path(stored) / "config.json").is_file():

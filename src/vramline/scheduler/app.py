@@ -20,6 +20,7 @@ from starlette.routing import Route
 from vramline.errors import RequestError
 from vramline.explain.history import History
 from vramline.model.cluster import Cluster
+from vramline.scheduler.autotuner_status import tell_autotuner
 from vramline.scheduler.checks import Checks
 from vramline.scheduler.figures import count_figures
 from vramline.scheduler.journal import Journal
@@ -79,6 +80,7 @@ def build_app(
         "/api/v1/pods": faces.pods,
         "/api/v1/pods/{namespace}/{name}": faces.pod,
         "/api/v1/decisions": faces.decisions,
+        "/api/dashboard/cluster-gpu-status": faces.autotuner_status,
         "/snapshot": faces.snapshot,
         "/metrics": faces.metrics,
         "/healthz": faces.health,
@@ -163,6 +165,9 @@ class _Faces:
 
     async def nodes(self, _request: Request) -> Response:
         return reply({"at": self._cluster.now(), "nodes": list_nodes(self._cluster)})
+
+    async def autotuner_status(self, _request: Request) -> Response:
+        return reply(tell_autotuner(self._cluster))
 
     async def pods(self, _request: Request) -> Response:
         return reply({"at": self._cluster.now(), "pods": list_pods(self._cluster, self._journal)})

@@ -19,6 +19,7 @@ from install.test_roles import rights_of
 OBJECTS = rendered("--with-agent")
 SCHEDULER = "system:serviceaccount:vramline-system:vramline-scheduler"
 AGENT = "system:serviceaccount:vramline-agent:vramline-agent"
+RESERVATION = "system:serviceaccount:vramline-reservations:vramline-reserve"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
@@ -195,7 +196,7 @@ def _groups(user: str) -> list[str]:
     ids=lambda each: each["kind"],
 )
 def test_every_right_of_a_role_is_granted(role: Object, can: Callable[..., bool]) -> None:
-    user = AGENT if role["metadata"]["name"] == "vramline-agent" else SCHEDULER
+    user = {"vramline-agent": AGENT, "vramline-reserve": RESERVATION}.get(role["metadata"]["name"], SCHEDULER)
     namespace = role["metadata"].get("namespace", "")
 
     missing = [

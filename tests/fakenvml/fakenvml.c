@@ -34,9 +34,9 @@ typedef struct { unsigned number; char uuid[96]; u64 xid; } event_t;
 typedef struct {
     card_t cards[MAX_DEVICES];
     event_t events[MAX_EVENTS];
-    char driver[32];
+    char driver[32], needs[256];
     unsigned n, ne;
-    int init, down, hang_init, generation;
+    int init, down, count, runtime, hang_init, generation;
     long delay_us;
 } state_t;
 typedef struct { u64 total, free, used; } memory_t;
@@ -92,6 +92,9 @@ static void read_order(state_t *s, char *key, char **save) {
     if (!strcmp(key, "!init")) s->init = atoi(value);
     if (!strcmp(key, "!hang_init")) s->hang_init = atoi(value);
     if (!strcmp(key, "!down")) s->down = atoi(value);
+    if (!strcmp(key, "!count")) s->count = atoi(value);
+    if (!strcmp(key, "!runtime")) s->runtime = atoi(value);
+    if (!strcmp(key, "!needs")) snprintf(s->needs, sizeof s->needs, "%s", value);
     if (!strcmp(key, "!generation")) s->generation = atoi(value);
     if (!strcmp(key, "!delay_us")) s->delay_us = atol(value);
     if (!strcmp(key, "!driver")) snprintf(s->driver, sizeof s->driver, "%s", value);
@@ -208,6 +211,7 @@ ret_t nvmlInitWithFlags(unsigned flags) {
     while (now()->hang_init) usleep(5000);
     state_t *s = now();
     if (s->init || s->down) return s->init ? s->init : s->down;
+    if (*s->needs && access(s->needs, F_OK)) return NODRV;
     if (!references) generation = s->generation;
     references++;
     return OK;
@@ -220,16 +224,24 @@ ret_t nvmlSystemGetNVMLVersion(char *b, unsigned n) { return put(b, n, "13.580.0
 ret_t nvmlSystemGetCudaDriverVersion_v2(int *v) { *v = 13000; return OK; }
 ret_t nvmlSystemGetCudaDriverVersion(int *v) { *v = 13000; return OK; }
 
-/* which cards there are */
+/* which cards there are; with !runtime those that the container runtime would let through */
+static int visible(const state_t *s, const card_t *c) {
+    const char *list = getenv("NVIDIA_VISIBLE_DEVICES");
+    if (!s->runtime || (list && !strcmp(list, "all"))) return 1;
+    size_t length = strlen(c->uuid);
+    for (const char *p = list; p && (p = strstr(p, c->uuid)); p += length)
+        if ((p == list || p[-1] == ',') && (p[length] == ',' || !p[length])) return 1;
+    return 0;
+}
 static void *physical(state_t *s, unsigned index) {
     for (unsigned i = 0; i < s->n; i++)
-        if (s->cards[i].parent < 0 && index-- == 0) return (void *)(size_t)(i + 1);
+        if (s->cards[i].parent < 0 && visible(s, &s->cards[i]) && index-- == 0) return (void *)(size_t)(i + 1);
     return NULL;
 }
 ret_t nvmlDeviceGetCount_v2(unsigned *n) {
     if (!references) return UNINIT;
     state_t *s = now();
-    if (s->down) return s->down;
+    if (s->down || s->count) return s->down ? s->down : s->count;
     for (*n = 0; physical(s, *n); (*n)++) { }
     return OK;
 }

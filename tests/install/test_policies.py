@@ -24,8 +24,8 @@ def test_the_namespaces_left_alone_are_the_chosen_ones() -> None:
     assert set(selectors) == {"vramline", "vramline-scheduled-asks"}
     for names in selectors.values():
         assert names == [
-            *("gpu", "kube-system", "gpu-operator", "nvidia-gpu-operator", "kai-resource-reservation"),
-            "mon",
+            *("gpu", "vramline-reservations", "kube-system", "gpu-operator", "nvidia-gpu-operator"),
+            *("kai-resource-reservation", "mon"),
         ]
 
 

@@ -54,7 +54,7 @@ def test_nothing_is_allowed_by_wildcard(role: Object) -> None:
 @pytest.mark.parametrize(
     ("kind", "verbs"),
     [
-        ("pods", {"create", "update", "patch", "delete", "deletecollection"}),
+        ("pods", {"create", "update", "delete", "deletecollection"}),
         ("nodes", {"create", "update", "delete", "deletecollection"}),
         ("pods/status", {"update"}),
         ("vramline.io/gpuledgers", {"patch", "delete", "deletecollection"}),
@@ -75,6 +75,13 @@ def test_only_an_agent_may_patch_nodes_and_a_policy_says_what_of_them() -> None:
 
     assert patching == {"vramline-agent"}
     assert find_object(OBJECTS, "ValidatingAdmissionPolicy", "vramline-own-node")
+
+
+def test_only_a_reservation_pod_may_patch_pods_and_a_policy_says_which_and_what_of_it() -> None:
+    patching = {right[:2] for role in ROLES for right in rights_of(role) if right[2::2] == ("pods", "patch")}
+
+    assert patching == {("vramline-reserve", "vramline-reservations")}
+    assert find_object(OBJECTS, "ValidatingAdmissionPolicy", "vramline-own-reservation")
 
 
 def test_secrets_are_reached_by_name_only() -> None:
@@ -99,6 +106,7 @@ def test_accounts_are_bound_to_our_roles_and_to_what_kube_scheduler_needs() -> N
 
     assert bound == {
         ("vramline-agent", "vramline-agent", "vramline-agent"),
+        ("vramline-reservations", "vramline-reserve", "vramline-reserve"),
         *(("vramline-system", "vramline-scheduler", role) for role in {"vramline-scheduler", *BUILT_IN}),
     }
 
@@ -106,7 +114,7 @@ def test_accounts_are_bound_to_our_roles_and_to_what_kube_scheduler_needs() -> N
 def test_a_token_is_mounted_only_where_a_pod_says_so() -> None:
     accounts = [each for each in OBJECTS if each["kind"] == "ServiceAccount"]
 
-    assert [each["automountServiceAccountToken"] for each in accounts] == [False, False]
+    assert [each["automountServiceAccountToken"] for each in accounts] == [False, False, False]
 
 
 def test_names_in_roles_are_names_of_objects() -> None:

@@ -82,6 +82,10 @@ FAULTS: dict[str, Fault] = {
         "the library lacks what every NVML has: it is another library of that name",
         "Name the right one with the setting nvmlLibrary",
     ),
+    "WRONG_COUNT": Fault(
+        "a reservation pod sees no card at all, or more than the one that kubelet gave to it",
+        "Look which runtime the pod runs with, and which NVIDIA_VISIBLE_DEVICES it has",
+    ),
     "NOT_IMPLEMENTED": Fault(
         "Vramline cannot read the cards of this maker",
         "Nothing is wrong: pods on this node are placed by the books. A probe can be added: docs/probes.md",

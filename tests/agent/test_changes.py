@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from vramline.agent.changes import fell, is_news
+from vramline.agent.changes import is_news
 from vramline.model.gpu import Health
 from vramline.units import Mib
 from vramline.wire.report_v1alpha1 import GpuReport, NodeCheck, ReportedGpu, ReportedProcess
@@ -61,20 +61,3 @@ def test_is_news(now: GpuReport, news: bool) -> None:
 
 def test_the_first_report_is_news() -> None:
     assert is_news(None, report(), threshold=Mib(64))
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "has_fallen"),
-    [
-        (report(), report(used_mib=936), True),
-        (report(), report(used_mib=937), False),
-        (report(), report(used_mib=2000), False),
-        (report(), report(used_mib=None), False),
-        (report(used_mib=None), report(used_mib=0), False),
-        (report(), report(uuid="GPU-b", used_mib=0), False),
-        (None, report(used_mib=0), False),
-    ],
-    ids=["fell", "too little", "rose", "became unknown", "became known", "another card", "the first"],
-)
-def test_fell(before: GpuReport | None, now: GpuReport, has_fallen: bool) -> None:
-    assert fell(before, now, by=Mib(64)) is has_fallen

@@ -81,7 +81,6 @@ class World:
         self.folder = folder
         self.now = 10.0
         self.scheduler = Scheduler(folder)
-        self.wakes = 0
         self.look_ups = 0
         self.given: tuple[Address, ...] | None = None
         """Where to look for replicas, instead of at the scheduler's own address."""
@@ -91,7 +90,7 @@ class World:
             look_up_s=0.05,
             pace=Pace(first_s=0.01, most_s=0.05),
         )
-        hooks = Hooks(find_replicas=self._find, look=self._look, wake=self._wake)
+        hooks = Hooks(find_replicas=self._find, look=self._look)
         self.streams = Streams(rules, hooks, lambda: self.now, random.Random(7))
 
     async def _find(self) -> Replicas:
@@ -102,9 +101,6 @@ class World:
     async def _look(self, gpus: tuple[str, ...]) -> Taken:
         cards = tuple(ReportedGpu(uuid=uuid, total_mib=9, used_mib=5) for uuid in gpus)
         return Taken(GpuReport(node="n1", gpus=cards), self.now)
-
-    def _wake(self) -> None:
-        self.wakes += 1
 
     async def say(self, text: str) -> None:
         assert self.scheduler.connection is not None
@@ -192,33 +188,25 @@ def test_a_look_is_answered_with_just_those_cards(tmp_path: Path) -> None:
     assert world.streams.looks == 1
 
 
-def test_a_wake_is_passed_on(tmp_path: Path) -> None:
-    async def story(world: World) -> None:
-        await world.is_up()
-        await world.say('{"kind":"wake"}')
-        await until(lambda: world.wakes == 1)
-
-    play(tmp_path, story)
-
-
 def test_who_is_asked_to_rest_repeats_itself_less_often_and_tells_news_at_once(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         await world.is_up()
         await world.streams.offer(sample(1))
         await until(lambda: len(world.scheduler.frames) == 1)
         await world.say('{"kind":"rest","ms":3000}')
-        await world.say('{"kind":"wake"}')
-        await until(lambda: world.wakes == 1)
+        await world.say('{"kind":"look","id":7,"gpus":["GPU-a"]}')
+        await until(lambda: len(world.scheduler.frames) == 2)
         world.now += 1.0
         await world.streams.offer(sample(1))
         world.now += 1.0
         await world.streams.offer(sample(2))
-        await until(lambda: len(world.scheduler.frames) == 2)
+        await until(lambda: len(world.scheduler.frames) == 3)
         world.now += 3.0
         await world.streams.offer(sample(2))
-        await until(lambda: len(world.scheduler.frames) == 3)
+        await until(lambda: len(world.scheduler.frames) == 4)
 
-    assert play(tmp_path, story).scheduler.uses() == [1, 2, 2]
+    look_answer = 5
+    assert play(tmp_path, story).scheduler.uses() == [1, look_answer, 2, 2]
 
 
 def test_a_frame_that_makes_no_sense_ends_the_stream_and_a_new_one_is_opened(tmp_path: Path) -> None:

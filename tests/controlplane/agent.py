@@ -44,7 +44,7 @@ def install_agent(admin: httpx.Client, *options: str) -> None:
 def _is_agents(each: Object) -> bool:
     if each["kind"] in {"CustomResourceDefinition", "Namespace"}:
         return True
-    return each["metadata"]["name"] in {NAME, "vramline-own-reports", "vramline-own-node"}
+    return each["metadata"]["name"] in {NAME, "vramline-own-reports"}
 
 
 def agent_token(admin: httpx.Client, node: str | None, *, audience: str | None = None) -> str:

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import ssl
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +12,6 @@ from websockets.exceptions import WebSocketException
 
 from controlplane.processes import wait_until
 from scheduler.agent_clients import StandInAgent, agent_at, card
-from vramline.wire import keys
 
 __all__ = ["NAME", "RunningAgent", "agent_token", "make_room_for_agents", "running_agent", "trust"]
 
@@ -77,7 +75,7 @@ def trust(admin: httpx.Client) -> ssl.SSLContext:
 
 
 class RunningAgent:
-    """An agent in a thread: samples several times a second, stamps its Node when it is woken."""
+    """An agent in a thread: samples several times a second."""
 
     def __init__(self, admin: httpx.Client, port: int, node: str, *cards: dict[str, Any]) -> None:
         self.cards = {each["uuid"]: each for each in cards}
@@ -87,9 +85,6 @@ class RunningAgent:
         self.answers = True
         self.problem = ""
         self.agent: StandInAgent | None = None
-        self.wakes = 0
-        self._admin = admin
-        self._node = node
         self._ends = threading.Event()
         headers = {"Authorization": f"Bearer {agent_token(admin, node)}"}
         self._options: dict[str, Any] = {"additional_headers": headers, "ssl": trust(admin)}
@@ -127,12 +122,6 @@ class RunningAgent:
         agent.cards = dict(self.cards)
         if not self.is_silent:
             await agent.sample()
-        if agent.wakes > self.wakes:
-            self.wakes = agent.wakes
-            patch = {"metadata": {"annotations": {keys.FREED: str(time.time_ns())}}}
-            headers = {"Content-Type": "application/merge-patch+json"}
-            stamp = self._admin.patch(f"/api/v1/nodes/{self._node}", json=patch, headers=headers)
-            stamp.raise_for_status()
 
 
 @contextlib.contextmanager

@@ -21,7 +21,6 @@ from fakenvml import Card, FakeNvml
 
 REPORTS = "/apis/vramline.io/v1alpha1/gpureports"
 MERGE = {"Content-Type": "application/merge-patch+json"}
-FREED = "vramline.io/freed"
 
 
 @pytest.fixture(scope="module")
@@ -250,70 +249,14 @@ def as_agent(plane: ControlPlane, token: str) -> Iterator[httpx.Client]:
         yield client
 
 
-REFUSED: dict[str, dict[str, Any]] = {
-    "another annotation": {"metadata": {"annotations": {FREED: "x", "a": "b"}}},
-    "an annotation of somebody else's": {"metadata": {"annotations": {FREED: "x", "given": "changed"}}},
-    "an annotation removed": {"metadata": {"annotations": {FREED: "x", "given": None}}},
-    "the stamp removed": {"metadata": {"annotations": {FREED: None}}},
-    "a long stamp": {"metadata": {"annotations": {FREED: "x" * 41}}},
-    "a label": {"metadata": {"labels": {"a": "b"}, "annotations": {FREED: "x"}}},
-    "a taint": {
-        "spec": {"taints": [{"key": "a", "effect": "NoExecute"}]},
-        "metadata": {"annotations": {FREED: "y"}},
-    },
-    "a cordon": {"spec": {"unschedulable": True}},
-    "a finalizer": {"metadata": {"finalizers": ["example.com/x"], "annotations": {FREED: "x"}}},
-}
+def test_an_agent_changes_nothing_of_any_node(plane: ControlPlane, admin: httpx.Client, node: str) -> None:
+    path, change = f"/api/v1/nodes/{node}", {"metadata": {"annotations": {"a": "b"}}}
+    with as_agent(plane, agent_token(admin, node)) as agent:
+        wait_until(lambda: agent.get(path).is_success, "its rights")
+        answers = [
+            agent.patch(path, json=change, headers=MERGE),
+            agent.patch(f"{path}/status", json={"status": {}}, headers=MERGE),
+            agent.delete(path),
+        ]
 
-
-def test_an_agent_changes_one_annotation_of_its_own_node_and_nothing_else(
-    plane: ControlPlane, admin: httpx.Client, node: str
-) -> None:
-    path, other = f"/api/v1/nodes/{node}", f"/api/v1/nodes/{node}-other"
-    admin.post("/api/v1/nodes", json=gpu_node(f"{node}-other")).raise_for_status()
-    given = {"metadata": {"annotations": {"given": "by the admin"}}}
-    admin.patch(path, json=given, headers=MERGE).raise_for_status()
-    stamp = {"metadata": {"annotations": {FREED: "2026-01-01T00:00:00Z"}}}
-    with (
-        as_agent(plane, agent_token(admin, node)) as agent,
-        as_agent(plane, agent_token(admin, None)) as nobody,
-    ):
-        wait_until(lambda: agent.patch(path, json=stamp, headers=MERGE).is_success, "its rights")
-        wait_until(
-            lambda: agent.patch(other, json=stamp, headers=MERGE).status_code == httpx.codes.FORBIDDEN,
-            "the policy",
-        )
-        answers = {name: agent.patch(path, json=body, headers=MERGE) for name, body in REFUSED.items()}
-        answers["by nobody"] = nobody.patch(path, json=stamp, headers=MERGE)
-        answers["of its status"] = agent.patch(f"{path}/status", json={"status": {}}, headers=MERGE)
-        answers["deletion"] = agent.delete(path)
-        again = agent.patch(path, json={"metadata": {"annotations": {FREED: "later"}}}, headers=MERGE)
-
-    assert {name: answer.status_code for name, answer in answers.items()} == dict.fromkeys(
-        answers, httpx.codes.FORBIDDEN
-    )
-    assert "its own Node, and nothing else" in answers["a label"].json()["message"]
-    assert again.is_success
-    stored = admin.get(path).json()
-    assert stored["metadata"]["annotations"] == {"given": "by the admin", FREED: "later"}
-    assert FREED not in admin.get(other).json()["metadata"].get("annotations", {})
-
-
-# ── waking without a stream ──────────────────────────────────────────────────────────────────────────
-def test_memory_that_becomes_free_is_stamped_on_the_node_once_it_is_in_the_report(
-    plane: ControlPlane, admin: httpx.Client, node: str, nvml: FakeNvml
-) -> None:
-    def stamp() -> str | None:
-        found: str | None = (
-            admin.get(f"/api/v1/nodes/{node}").json()["metadata"].get("annotations", {}).get(FREED)
-        )
-        return found
-
-    with run_agent(plane, node, nvml, token=agent_token(admin, node)):
-        wait_until(lambda: card_of(admin, node).get("usedMiB") == 1000, "the report")
-        nvml.set(Card("GPU-1", used=990), Card("GPU-2"))
-        nvml.set(Card("GPU-1", used=0), Card("GPU-2"))
-        took = seconds_until(lambda: stamp() is not None, "the stamp")
-        assert card_of(admin, node)["usedMiB"] == 0, "whoever is woken by it can see why"
-
-    assert took < 5.0
+    assert {answer.status_code for answer in answers} == {httpx.codes.FORBIDDEN}

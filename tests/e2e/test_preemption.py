@@ -1,6 +1,5 @@
 """Preemption through the real kube-scheduler: who has to go, who stays, and when the preemptor is bound."""
 
-import datetime as dt
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -100,7 +99,7 @@ class Machine:
         self.pods[name] = {"uid": pod["metadata"]["uid"], "mib": mib or 0, "card": wish.get("card")}
 
     def report(self, *without: str) -> None:
-        """Report the cards as an agent would while all pods run but these, and wake the queue."""
+        """Report the cards as an agent would while all pods run but these."""
         cards = []
         for card in range(2):
             running = [
@@ -111,7 +110,6 @@ class Machine:
             used = sum(process["usedMiB"] for process in running)
             cards.append({"totalMiB": TOTAL, "usedMiB": used, "processes": running})
         report_cards(self.admin, self.name, cards)
-        self.patch_node({"annotations": {"vramline.io/observed": dt.datetime.now(dt.UTC).isoformat()}})
 
     def run(self, name: str) -> None:
         """Let a pod run as a kubelet would; budgets protect only what runs."""

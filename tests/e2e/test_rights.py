@@ -281,6 +281,7 @@ def use_everything(plane: ControlPlane, admin: httpx.Client, proxy: FaultProxy) 
         wait_until(lambda: is_being_deleted(admin), "an eviction for the more important pod")
         admin.delete(pods_of("team") + "/first", params={"gracePeriodSeconds": 0}).raise_for_status()
         wait_until(lambda: is_released(agent, "team/first"), "the release of what was deleted")
+        wait_until(lambda: proxy.count("POST", "/csistoragecapacities") > 0, "the pods that wait to be woken")
 
 
 def is_being_deleted(admin: httpx.Client) -> bool:

@@ -7,6 +7,7 @@ import pytest
 
 from house.tree import ROOT
 from install.rendered import Object, find_object, rendered
+from vramline.scheduler.bell import BELL
 
 OBJECTS = rendered("--with-plugin")
 ROLES = [each for each in OBJECTS if each["kind"] in {"Role", "ClusterRole"}]
@@ -55,7 +56,7 @@ def test_nothing_is_allowed_by_wildcard(role: Object) -> None:
     ("kind", "verbs"),
     [
         ("pods", {"create", "update", "delete", "deletecollection"}),
-        ("nodes", {"create", "update", "delete", "deletecollection"}),
+        ("nodes", {"create", "update", "patch", "delete", "deletecollection"}),
         ("pods/status", {"update"}),
         ("vramline.io/gpuledgers", {"patch", "delete", "deletecollection"}),
         ("vramline.io/gpureports", {"patch", "delete", "deletecollection"}),
@@ -68,13 +69,6 @@ def test_no_role_of_ours_allows(kind: str, verbs: set[str]) -> None:
     allowed = {right[4] for role in ROLES for right in rights_of(role) if right[2] == kind}
 
     assert allowed & verbs == set()
-
-
-def test_only_an_agent_may_patch_nodes_and_a_policy_says_what_of_them() -> None:
-    patching = {right[0] for role in ROLES for right in rights_of(role) if right[2::2] == ("nodes", "patch")}
-
-    assert patching == {"vramline-agent"}
-    assert find_object(OBJECTS, "ValidatingAdmissionPolicy", "vramline-own-node")
 
 
 def test_only_a_reservation_pod_may_patch_pods_and_a_policy_says_which_and_what_of_it() -> None:
@@ -125,6 +119,7 @@ def test_names_in_roles_are_names_of_objects() -> None:
     assert find_object(OBJECTS, "Secret", "vramline-webhook-tls")
     assert find_object(OBJECTS, "ConfigMap", "vramline-ca")
     assert named == {
+        BELL,
         "vramline",
         "vramline-ca",
         "vramline-kube-scheduler",

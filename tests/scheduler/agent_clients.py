@@ -10,7 +10,7 @@ import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from vramline.wire.agent_stream_v1 import LookRequest, Rest, Wake, decode_scheduler_frame
+from vramline.wire.agent_stream_v1 import LookRequest, Rest, decode_scheduler_frame
 
 __all__ = ["StandInAgent", "agent_at", "card"]
 
@@ -34,7 +34,6 @@ class StandInAgent:
     answers: bool = True
     look_age_ms: int = 0
     looked_at: list[tuple[str, ...]] = field(default_factory=list)
-    wakes: int = 0
     rests: list[int] = field(default_factory=list)
 
     async def sample(self, *, age_ms: int = 0) -> None:
@@ -61,8 +60,6 @@ class StandInAgent:
                             await self.send({**frame, "status": status})
                     case Rest(ms=ms):
                         self.rests.append(ms)
-                    case Wake():
-                        self.wakes += 1
 
 
 @contextlib.asynccontextmanager

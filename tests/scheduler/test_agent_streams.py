@@ -1,4 +1,4 @@
-"""Streams of agents over real WebSockets: samples in, looks and wakes out, and what a bad one may do."""
+"""Streams of agents over real WebSockets: samples in, looks out, and what a bad one may do."""
 
 import asyncio
 import contextlib
@@ -150,16 +150,6 @@ async def test_a_look_at_an_agent_that_leaves_is_over_at_once() -> None:
         assert "ended" in (await look).problem
 
 
-async def test_a_wake_reaches_the_agent() -> None:
-    world = World()
-    async with world.agent() as agent:
-        await until(lambda: len(world.streams) == 1)
-
-        assert await world.streams.wake("n1")
-        await until(lambda: agent.wakes == 1)
-    assert not await world.streams.wake("n2")
-
-
 async def test_the_newest_stream_of_a_node_counts() -> None:
     world = World()
     async with world.agent() as older:
@@ -308,7 +298,6 @@ async def test_few_agents_are_left_alone() -> None:
     world = World()
     async with world.agent("n1") as first, world.agent("n2") as second:
         await until(lambda: len(world.streams) == 2)
-        await world.streams.wake("n2")
-        await until(lambda: second.wakes == 1)
+        assert (await world.streams.look("n2", ["GPU-n2"], within_s=10.0)).problem == ""
 
         assert first.rests == second.rests == []

@@ -1,48 +1,41 @@
 """Waking: only when memory became free that a waiting pod can use, and only once for all of them."""
 
 import asyncio
-from collections.abc import Iterator
 from random import Random
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from kubernetes_builders import node_object, pod_object, report
+from builders import claim
+from kubernetes_builders import hami_card, hami_register, node_object, pod_object, report
 from scheduler.memory_store import MemoryStore
 from vramline.model.rules import Rules
-from vramline.scheduler.agent_streams import AgentStreams
 from vramline.scheduler.live import LiveState
 from vramline.scheduler.waiting import WaitingPods
 from vramline.scheduler.waking import Waker
 from vramline.telemetry.tallies import Happening, Tallies
 from vramline.wire import keys
+from vramline.wire.ledger_v1alpha1 import GpuLedger
 
 TOTAL = 8_192
 
 
-class Wakes:
-    """The part of the streams that matters here: who was told."""
+class CountingBell:
+    """A bell that can be out of order."""
 
-    def __init__(self, *up: str) -> None:
-        self.up = up
-        self.told: list[str] = []
+    def __init__(self) -> None:
+        self.rings = 0
+        self.works = True
 
-    def __len__(self) -> int:
-        return len(self.up)
-
-    def speaking(self) -> Iterator[str]:
-        return iter(self.up)
-
-    async def wake(self, node: str) -> bool:
-        if node in self.up:
-            self.told.append(node)
-        return node in self.up
+    async def ring(self, at: float) -> bool:
+        self.rings += self.works and at > 0
+        return self.works
 
 
 class World:
     """Two nodes, and a pod of 4 GiB that was refused while both were full."""
 
-    def __init__(self, *up: str) -> None:
+    def __init__(self) -> None:
         self.now = 1_000.0
         self.live = LiveState(Rules(), clock=lambda: self.now)
         for name in ("n1", "n2"):
@@ -54,13 +47,13 @@ class World:
         )
         store.watch(self.live)
         self.waiting, self.tallies = WaitingPods(), Tallies()
-        self.wakes = Wakes(*(up or ("n1", "n2")))
-        self.waker = Waker(self.live, cast("AgentStreams", self.wakes), self.waiting, self.tallies)
+        self.bell = CountingBell()
+        self.waker = Waker(self.live, self.bell, self.waiting, self.tallies)
         ask = self.live.pods["uid-1"].ask
         assert ask is not None
         self.waiting.add(ask)
         self.turn()
-        self.wakes.told.clear()
+        self.bell.rings = 0
 
     def see(self, node: str, used: int, **status: Any) -> None:
         self.now += 1.0
@@ -76,12 +69,12 @@ class World:
         asyncio.run(self.waker.wake())
 
 
-def test_memory_that_became_free_wakes_the_node_it_is_on() -> None:
+def test_memory_that_became_free_is_told() -> None:
     world = World()
     world.see("n2", 0)
     world.turn()
 
-    assert world.wakes.told == ["n2"]
+    assert world.bell.rings == 1
     assert world.tallies.of(Happening.WAKES, "sent") == 1
 
 
@@ -91,16 +84,16 @@ def test_nobody_is_woken_twice_for_the_same_memory() -> None:
     world.turn()
     world.turn()
 
-    assert world.wakes.told == ["n2"]
+    assert world.bell.rings == 1
 
 
-def test_one_stamp_is_enough_for_all() -> None:
+def test_one_ring_is_enough_for_all() -> None:
     world = World()
     world.see("n1", 0)
     world.see("n2", 0)
     world.turn()
 
-    assert len(world.wakes.told) == 1
+    assert world.bell.rings == 1
 
 
 @pytest.mark.parametrize("used", [8_000, 4_200], ids=["nothing became free", "not enough became free"])
@@ -110,7 +103,7 @@ def test_memory_that_nobody_can_use_wakes_nobody(used: int) -> None:
     world.see("n1", used)
     world.turn()
 
-    assert world.wakes.told == []
+    assert world.bell.rings == 0
 
 
 def test_a_pod_that_no_longer_waits_is_not_woken() -> None:
@@ -119,26 +112,54 @@ def test_a_pod_that_no_longer_waits_is_not_woken() -> None:
     world.see("n1", 0)
     world.turn()
 
-    assert world.wakes.told == []
+    assert world.bell.rings == 0
 
 
 def test_a_card_that_is_healthy_again_is_news() -> None:
     world = World()
     world.see("n1", 0, health="Unhealthy")
     world.turn()
-    assert world.wakes.told == []
+    assert world.bell.rings == 0
 
     world.see("n1", 0, health="Healthy")
     world.turn()
-    assert world.wakes.told == ["n1"]
+    assert world.bell.rings == 1
 
 
-def test_where_the_nodes_own_agent_has_no_stream_another_stamps_its_node() -> None:
-    world = World("n2")
-    world.see("n1", 0)
+def test_a_node_that_joins_is_news() -> None:
+    world = World()
+    world.live.set_node(node_object("n3"))
+    world.see("n3", 0)
     world.turn()
 
-    assert world.wakes.told == ["n2"]
+    assert world.bell.rings == 1
+
+
+def test_a_ring_that_failed_is_made_up_for() -> None:
+    world = World()
+    world.bell.works = False
+    world.see("n2", 0)
+    world.turn()
+    assert world.tallies.of(Happening.WAKES, "failed") == 1
+
+    world.bell.works = True
+    world.turn()
+    world.turn()
+    assert world.bell.rings == 1
+
+
+def test_what_is_held_for_a_pod_that_is_gone_is_told_once_its_grace_is_over() -> None:
+    """No agent looks at the node: time alone frees the memory, and no object changes."""
+    world = World()
+    held = claim(30_000, "ns/gone")
+    world.live.set_ledger(GpuLedger(node="n3", resource_version="1", claims=(held,)))
+    world.live.set_node(node_object("n3", annotations=hami_register(hami_card())))
+    world.live.finish_listing_pods()
+    for now, rings in ((world.now + 59, 0), (world.now + 61, 1)):
+        world.now = now
+        world.live.settle()
+        world.turn()
+        assert world.bell.rings == rings
 
 
 def test_only_the_pods_refused_last_are_remembered() -> None:

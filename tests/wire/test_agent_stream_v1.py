@@ -10,8 +10,8 @@ from vramline.wire.agent_stream_v1 import (
     AgentFrame,
     LookAnswer,
     LookRequest,
+    Rest,
     Sample,
-    Wake,
     decode_agent_frame,
     decode_scheduler_frame,
     encode_frame,
@@ -53,8 +53,8 @@ def test_frames_look_as_documented() -> None:
         },
     }
     assert encode_frame(LookRequest(id=7, gpus=("GPU-a",))) == '{"kind":"look","id":7,"gpus":["GPU-a"]}'
-    assert encode_frame(Wake()) == '{"kind":"wake"}'
-    assert decode_scheduler_frame('{"kind":"wake"}') == Wake()
+    assert encode_frame(Rest(ms=3_000)) == '{"kind":"rest","ms":3000}'
+    assert decode_scheduler_frame('{"kind":"rest","ms":3000}') == Rest(ms=3_000)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_frames_look_as_documented() -> None:
     [
         ("", "agent: frame = '': is not JSON (Input data was truncated)"),
         ("[]", "agent: frame: must be a mapping, not a list"),
-        ('{"kind":"wake"}', "agent: frame.kind = 'wake': Invalid value 'wake'"),
+        ('{"kind":"rest"}', "agent: frame.kind = 'rest': Invalid value 'rest'"),
         ('{"kind":"sample","status":{}}', "agent: frame: has no ageMs"),
         (
             '{"kind":"sample","ageMs":-1,"status":{}}',

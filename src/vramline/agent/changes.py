@@ -3,7 +3,7 @@
 from vramline.units import Mib
 from vramline.wire.report_v1alpha1 import GpuReport, ReportedGpu
 
-__all__ = ["fell", "is_news"]
+__all__ = ["is_news"]
 
 
 def is_news(before: GpuReport | None, now: GpuReport, *, threshold: Mib) -> bool:
@@ -18,17 +18,6 @@ def is_news(before: GpuReport | None, now: GpuReport, *, threshold: Mib) -> bool
         return True
     pairs = zip(before.gpus or (), now.gpus or (), strict=True)
     return any(_moved(old, new, threshold) for old, new in pairs)
-
-
-def fell(before: GpuReport | None, now: GpuReport, *, by: Mib) -> bool:
-    """Whether memory in use of a card fell by at least so much from one report to another."""
-    if before is None:
-        return False
-    used = {gpu.uuid: gpu.used_mib for gpu in before.gpus or ()}
-    return any(
-        (was := used.get(gpu.uuid)) is not None and gpu.used_mib is not None and was - gpu.used_mib >= by
-        for gpu in now.gpus or ()
-    )
 
 
 def _frame(report: GpuReport) -> object:

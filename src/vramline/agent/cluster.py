@@ -1,16 +1,14 @@
-"""The two things an agent writes in its cluster: its node's report, and one annotation of its Node."""
+"""The one thing an agent writes in its cluster: its node's report."""
 
 import structlog
 
 from vramline.errors import TransientError
-from vramline.kube.client import KubeClient, Patch
-from vramline.kube.failures import ApiError, ConflictError, NotFoundError
+from vramline.kube.client import KubeClient
+from vramline.kube.failures import ConflictError, NotFoundError
 from vramline.kube.objects import NODES, REPORTS, ObjectKey
-from vramline.wire.keys import FREED
 from vramline.wire.report_v1alpha1 import GpuReport, encode_report
-from vramline.wire.times import format_time
 
-__all__ = ["KubeReports", "stamp_node"]
+__all__ = ["KubeReports"]
 
 
 class KubeReports:
@@ -50,14 +48,3 @@ class KubeReports:
     async def _owners(self) -> list[dict[str, str]]:
         node = await self._client.get(NODES, self._key)
         return [{"apiVersion": "v1", "kind": "Node", "name": self._key.name, "uid": node.uid}]
-
-
-async def stamp_node(client: KubeClient, node: str, at: float) -> bool:
-    """Say on the Node that memory became free, which makes kube-scheduler try waiting pods again."""
-    patch = Patch({"metadata": {"annotations": {FREED: format_time(at)}}})
-    try:
-        await client.patch(NODES, ObjectKey(node), patch)
-    except ApiError as error:
-        structlog.get_logger().warning("node.stamp.failed", node=node, error=str(error))
-        return False
-    return True

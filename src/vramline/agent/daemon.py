@@ -14,10 +14,8 @@ import structlog
 
 from vramline.agent.addresses import find_replicas
 from vramline.agent.attribution import Attributor
-from vramline.agent.changes import fell
-from vramline.agent.cluster import KubeReports, stamp_node
+from vramline.agent.cluster import KubeReports
 from vramline.agent.figures import CONTENT_TYPE, Figures, render_figures
-from vramline.agent.freed import Stamper
 from vramline.agent.publisher import Publisher, PublishingRules
 from vramline.agent.replicas import count_replicas
 from vramline.agent.reporting import NodeFacts
@@ -29,14 +27,11 @@ from vramline.kube.client import KubeClient
 from vramline.kube.objects import REPORTS, ObjectKey
 from vramline.probes.device import DeviceProbe
 from vramline.settings import Address, Settings
-from vramline.units import Mib
 from vramline.wire.admission_options import Backend
 from vramline.wire.report_v1alpha1 import GpuReport
 
 __all__ = ["AgentOptions", "AgentProcess"]
 
-_FREED_BY = Mib(64)
-"""Memory whose end may matter to a waiting pod."""
 _DEVICES_EVERY_S = 60.0
 _RECALL_S = 3.0
 _LATEST_TICKS = 10
@@ -80,9 +75,8 @@ class AgentProcess:
         )
         node = self.options.facts.node
         log.info("agent.started", node=node, sees_host_processes=sampler.attributor.sees_host)
-        stamper = Stamper(self._stamp, clock=self.clock, rng=self._rng)
-        streams = self._streams(sampler, stamper)
-        publisher = self._publisher(streams, stamper)
+        streams = self._streams(sampler)
+        publisher = self._publisher()
         server = await self._serve(streams, publisher)
         work: list[Coroutine[object, object, None]] = [
             self._sample(sampler, streams, publisher),
@@ -91,7 +85,7 @@ class AgentProcess:
             streams.run(),
         ]
         if publisher is not None:
-            work += [publisher.run(), stamper.run()]
+            work.append(publisher.run())
         if self.client is not None and self.settings.backend is Backend.PLUGIN:
             work.append(self._offer_slots(self.client, sampler, stop))
         async with asyncio.TaskGroup() as tasks:
@@ -136,35 +130,18 @@ class AgentProcess:
             self.figures.reports["written"] = publisher.writes
             self.figures.reports["failed"] = publisher.failures
 
-    def _streams(self, sampler: Sampler, stamper: Stamper) -> Streams:
-        hooks = Hooks(
-            find_replicas=lambda: find_replicas(self.options.schedulers),
-            look=sampler.glance,
-            wake=stamper.wake,
-        )
+    def _streams(self, sampler: Sampler) -> Streams:
+        hooks = Hooks(find_replicas=lambda: find_replicas(self.options.schedulers), look=sampler.glance)
         return Streams(self.options.stream, hooks, self.clock, self._rng)
 
-    def _publisher(self, streams: Streams, stamper: Stamper) -> Publisher | None:
+    def _publisher(self) -> Publisher | None:
         if self.client is None:
             return None
-
-        def on_written(before: GpuReport | None, report: GpuReport) -> None:
-            """Where no scheduler listens, stamp by our own judgement, once the report is there to be read."""
-            if not streams.up and fell(before, report, by=_FREED_BY):
-                stamper.notice()
-
         rules = PublishingRules(
             at_least_every_s=self.settings.report_interval_s, threshold=self.settings.report_threshold
         )
         store = KubeReports(self.client, self.options.facts.node)
-        return Publisher(store, rules, clock=self.clock, rng=self._rng, on_written=on_written)
-
-    async def _stamp(self) -> bool:
-        if self.client is None:
-            return True
-        done = await stamp_node(self.client, self.options.facts.node, time.time())
-        self.figures.stamps += done
-        return done
+        return Publisher(store, rules, clock=self.clock, rng=self._rng)
 
     async def _follow_devices(self, sampler: Sampler) -> None:
         """Ask kubelet now and then how often each card is offered."""

@@ -33,7 +33,6 @@ class AgentMetric(enum.Enum):
     STREAMS = ("vramline_agent_streams", "Replicas of the scheduler that get every sample.", ())
     LOOKS = ("vramline_agent_looks", "Looks on request that were answered.", ())
     STARTS = ("vramline_agent_starts", "Last looks before a container starts, by outcome.", ("outcome",))
-    STAMPS = ("vramline_agent_stamps", "Times that the Node was stamped to wake waiting pods.", ())
 
     @property
     def metric(self) -> str:
@@ -49,7 +48,6 @@ COUNTERS = frozenset(
         AgentMetric.REPORTS,
         AgentMetric.LOOKS,
         AgentMetric.STARTS,
-        AgentMetric.STAMPS,
     }
 )
 
@@ -67,7 +65,6 @@ class Figures:
     reports: Counter[str] = field(default_factory=Counter)
     streams: int = 0
     looks: int = 0
-    stamps: int = 0
     starts: Counter[str] = field(default_factory=Counter)
 
     def count_error(self, code: str) -> None:
@@ -117,7 +114,6 @@ class _Moment(Collector):
             yield AgentMetric.SAMPLE_SECONDS, (), figures.took_s
         yield AgentMetric.STREAMS, (), float(figures.streams)
         yield AgentMetric.LOOKS, (), float(figures.looks)
-        yield AgentMetric.STAMPS, (), float(figures.stamps)
 
     def _cards(self) -> Iterator[_Row]:
         report = self._figures.report

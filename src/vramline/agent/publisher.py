@@ -69,14 +69,11 @@ class Publisher:
         *,
         clock: Callable[[], float],
         rng: random.Random,
-        on_written: Callable[[GpuReport | None, GpuReport], None],
     ) -> None:
         self._store = store
         self._rules = rules
         self._clock = clock
         self._rng = rng
-        self._on_written = on_written
-        """Called with the report before and the one that was written."""
         self._allowance = Allowance(rules, clock())
         self._newest: GpuReport | None = None
         self._written: GpuReport | None = None
@@ -125,6 +122,5 @@ class Publisher:
             log.warning("report.failed", node=report.node, error=str(error))
             return False
         self.writes += 1
-        before, self._written, self._written_at = self._written, report, self._clock()
-        self._on_written(before, report)
+        self._written, self._written_at = report, self._clock()
         return True

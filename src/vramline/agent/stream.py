@@ -32,7 +32,6 @@ from vramline.wire.agent_stream_v1 import (
     LookRequest,
     Rest,
     Sample,
-    Wake,
     decode_scheduler_frame,
     encode_frame,
 )
@@ -70,7 +69,6 @@ class Hooks:
 
     find_replicas: Callable[[], Awaitable[Replicas]]
     look: Callable[[tuple[str, ...]], Awaitable[Taken]]
-    wake: Callable[[], None]
 
 
 @dataclass(slots=True)
@@ -193,8 +191,6 @@ class Streams:
             async for message in socket:
                 text = message if isinstance(message, str) else message.decode(errors="replace")
                 match decode_scheduler_frame(text):
-                    case Wake():
-                        self.hooks.wake()
                     case Rest(ms=ms):
                         rest.least_s = ms / 1000
                     case LookRequest() as request if len(answers) < _MOST_LOOKS:

@@ -33,6 +33,7 @@ __all__ = [
     "NODES",
     "PODS",
     "REPORTS",
+    "STORAGE_CAPACITIES",
     "Body",
     "Document",
     "Item",
@@ -294,6 +295,13 @@ EVENTS = Resource(
     plural="events",
     namespaced=True,
     decode=_struct(PlainObject, "Event"),
+)
+STORAGE_CAPACITIES = Resource(
+    group="storage.k8s.io",
+    kind="CSIStorageCapacity",
+    plural="csistoragecapacities",
+    namespaced=True,
+    decode=_struct(PlainObject, "CSIStorageCapacity"),
 )
 CRDS = Resource(
     group="apiextensions.k8s.io",

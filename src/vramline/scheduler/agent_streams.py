@@ -1,4 +1,4 @@
-"""The streams of the nodes' agents: samples come in, live looks and wakes go out.
+"""The streams of the nodes' agents: samples come in, live looks go out.
 
 A stream speaks for the node of its token and for no other. Whatever it sends, nonsense too, can harm what is
 known of that node alone.
@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 
 import msgspec
 import structlog
@@ -25,7 +25,6 @@ from vramline.wire.agent_stream_v1 import (
     LookAnswer,
     LookRequest,
     Rest,
-    Wake,
     decode_agent_frame,
     encode_frame,
     report_in,
@@ -144,10 +143,6 @@ class AgentStreams:
         stream = self._streams.get(node)
         return stream is not None and self._clock() - stream.heard_at < _SILENT_S
 
-    def speaking(self) -> Iterator[str]:
-        """Yield the nodes whose agents could be asked now."""
-        return (node for node in list(self._streams) if self.speaks(node))
-
     async def serve(self, connection: ServerConnection, admitted: Admitted) -> None:
         """Take in what an agent sends until it leaves, a newer stream replaces it, or its token expires."""
         older = self._streams.get(admitted.node)
@@ -210,11 +205,6 @@ class AgentStreams:
                     stream.looks.pop(number, None)
         finally:
             stream.looking = None
-
-    async def wake(self, node: str) -> bool:
-        """Have a node's agent stamp its Node; False: it could not be told."""
-        stream = self._streams.get(node)
-        return stream is not None and await _send(stream, Wake())
 
     def _pace(self, newcomer: _Stream) -> None:
         """Let agents send what is not new less often, where there are so many that it would cost too much."""
@@ -281,7 +271,7 @@ class AgentStreams:
         return frozenset(gpu.uuid for gpu in sample.gpus or () if gpu.uuid and gpu.used_mib is not None)
 
 
-async def _send(stream: _Stream, frame: Rest | Wake) -> bool:
+async def _send(stream: _Stream, frame: Rest) -> bool:
     """Send something that needs no answer; False: it could not be sent."""
     try:
         async with asyncio.timeout(_SEND_S):

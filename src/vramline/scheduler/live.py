@@ -133,7 +133,6 @@ class LiveState:
             self.sightings.take_report(report)
         elif report.node in self._node_objects:
             self._read_node(report.node)
-            self.sightings.freed.add(report.node)
 
     def drop_report(self, name: str) -> None:
         """A report was deleted."""
@@ -164,8 +163,7 @@ class LiveState:
 
     def set_pod(self, document: PodObject) -> None:
         """A pod was created or changed. One of ours that cannot be read freezes its node, and only that."""
-        meta = document.metadata
-        uid = meta.uid or ""
+        meta, uid = document.metadata, document.metadata.uid or ""
         if _is_older(meta.resource_version or "", self._versions.get(uid, "")):
             return  # a watch that lags behind what was read directly
         before, was = self._node_of(uid), self._pods.get(uid)
@@ -219,6 +217,7 @@ class LiveState:
             return
         if problem is None:
             problems.pop(source, None)
+            self.sightings.freed.add(node)
         else:
             problems[source] = problem
         self._rebuild(node)
@@ -253,11 +252,8 @@ class LiveState:
         """Whether cards on which these claims are held already are not over-promised by the books."""
         columns = self.fleet.columns
         for claim in claims:
-            row = columns.row_of.get(claim.gpu)
-            if (
-                row is None
-                or min(columns.free_books[row], columns.slots_left[row], columns.cores_left[row]) < 0
-            ):
+            row = columns.row_of.get(claim.gpu, -1)
+            if row < 0 or min(columns.free_books[row], columns.slots_left[row], columns.cores_left[row]) < 0:
                 return False
         return True
 
@@ -329,8 +325,11 @@ class LiveState:
         except RequestError as error:
             node = Node(name=name, problem=NodeProblem(ProblemKind.UNKNOWN_INVENTORY, str(error)))
         node = self._without_cards_of_others(node)
-        if self.fleet.node(name) is not None:
+        known = self.fleet.node(name)
+        if known is not None:
             self.fleet.clear_claims_of_node(name)
+        if known != node:
+            self.sightings.freed.add(name)
         self.fleet.set_node(node)
         self._crowd.set_node(node)
         if report is not None:
@@ -462,9 +461,9 @@ class LiveState:
         stored = any(claim.pod_uid == pod.uid for claim in self.ledger_of(pod.node or "").claims)
         if not stored:
             return pod
-        ended_at = (
-            pod.ended_at if pod.ended_at is not None else self._missed_at.setdefault(pod.uid, self.now())
-        )
+        ended_at = pod.ended_at
+        if ended_at is None:
+            ended_at = self._missed_at.setdefault(pod.uid, self.now())
         return msgspec.structs.replace(pod, phase=PodPhase.RELEASING, ended_at=ended_at)
 
     def _index_claims(self, node: str, stored: set[str]) -> None:

@@ -1,8 +1,8 @@
 """Waking: kube-scheduler tries a refused pod again when an object changes, and free memory is no object.
 
 When memory becomes free without any change of a Kubernetes object, and a pod that waits would fit now, the
-agent of that node is told to stamp its Node. One such change makes kube-scheduler try every refused pod
-again, so it is made only where it matters, and at most twice a second.
+bell is rung. Every ring makes kube-scheduler try all refused pods again, so it is rung only where it matters,
+and at most twice a second.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import structlog
 
 from vramline.decide.engine import decide
 from vramline.model.ask import Ask
-from vramline.scheduler.agent_streams import AgentStreams
+from vramline.scheduler.bell import Bell
 from vramline.scheduler.live import LiveState
 from vramline.scheduler.waiting import WaitingPods
 from vramline.telemetry.tallies import Happening, Tallies
@@ -27,38 +27,36 @@ _MOST_DECISIONS = 100
 
 
 class Waker:
-    """Has Nodes stamped for a leader."""
+    """Rings for a leader."""
 
-    def __init__(
-        self, live: LiveState, streams: AgentStreams, waiting: WaitingPods, tallies: Tallies
-    ) -> None:
+    def __init__(self, live: LiveState, bell: Bell, waiting: WaitingPods, tallies: Tallies) -> None:
         self._live = live
-        self._streams = streams
+        self._bell = bell
         self._waiting = waiting
         self._tallies = tallies
         self._questions: Iterator[tuple[str, Ask]] = iter(())
-        self._woke_at = -_APART_S
+        self._owes = False
+        """Whether a ring failed that is due still."""
 
     async def run(self, stop: asyncio.Event, leads: Callable[[], bool]) -> None:
         """Look whether somebody should be woken, until `stop`."""
+        rang_at = -_APART_S
         while not stop.is_set():
-            if not leads() or not len(self._streams):
+            if not leads():
                 self._live.sightings.freed.clear()
-            elif time.monotonic() - self._woke_at >= _APART_S and await self.wake():
-                self._woke_at = time.monotonic()
+            elif time.monotonic() - rang_at >= _APART_S and await self.wake():
+                rang_at = time.monotonic()
             await asyncio.sleep(_EVERY_S)
 
     async def wake(self) -> bool:
-        """Have one Node stamped if that lets a pod in; one is enough for all pods that wait."""
+        """Ring if that lets a pod in; once is enough for all pods that wait. Return whether it was tried."""
         node = self._find()
-        if node is None:
+        if node is None and not self._owes:
             return False
-        for each in (node, *self._streams.speaking()):
-            if await self._streams.wake(each):
-                self._tallies.count(Happening.WAKES, "sent")
-                structlog.get_logger().debug("pods.woken", freed=node, stamped=each)
-                return True
-        self._tallies.count(Happening.WAKES, "no_stream")
+        rang = await self._bell.ring(time.time())
+        self._owes = not rang
+        self._tallies.count(Happening.WAKES, "sent" if rang else "failed")
+        structlog.get_logger().debug("pods.woken", freed=node, rang=rang)
         return True
 
     def _find(self) -> str | None:

@@ -22,6 +22,7 @@ from vramline.kube.objects import ObjectKey
 from vramline.kube.target import Target
 from vramline.scheduler.agent_streams import AgentStreams
 from vramline.scheduler.app import MAX_BODY, build_app
+from vramline.scheduler.bell import StorageBell
 from vramline.scheduler.checks import Checks
 from vramline.scheduler.clocks import SteadyClock
 from vramline.scheduler.cluster import RealCluster
@@ -113,7 +114,8 @@ class SchedulerProcess:
             recorder = open_recorder(client, self._place)
             checks = Checks(tell=lambda decision: recorder.record(notice_of_warning(decision)))
             eyes = Eyes(live, streams, checks, within_s=self.settings.look_within_s)
-            waker = Waker(live, streams, checks.waiting, checks.tallies)
+            bell = StorageBell(client, self.election.lease.namespace)
+            waker = Waker(live, bell, checks.waiting, checks.tallies)
             committer = Committer(live, KubeStore(client), lambda: elector.epoch or None, eyes=eyes)
             preempter = Preempter(
                 live, KubeStore(client), committer.leads, recorder.record, clock=time.monotonic

@@ -24,7 +24,11 @@ class Happening(enum.Enum):
         ("mode", "how"),
     )
     LOOKS = ("vramline_live_looks_total", "Live looks at GPUs in the moment of binding.", ("result",))
-    WAKES = ("vramline_wakes_total", "Nodes touched so that waiting pods are tried again.", ("result",))
+    WAKES = (
+        "vramline_wakes_total",
+        "Times that kube-scheduler was told to try refused pods again.",
+        ("result",),
+    )
 
     NOMINATIONS = (
         "vramline_nominations_total",

@@ -4,7 +4,6 @@
                         {"kind": "look", "id": 7, "ageMs": 0, "status": {…}}   answer: the cards asked for
     scheduler → agent   {"kind": "look", "id": 7, "gpus": ["GPU-…"]}           look at these cards now
                         {"kind": "rest", "ms": 3000}                           repeat yourself less often
-                        {"kind": "wake"}                                       memory matters: stamp the Node
 
 `status` is that of a `GpuReport`. Whose it is, is never said in a frame: the node is that of the token with
 which the stream was opened. How fresh a sample is, is its age on arrival, not the agent's clock.
@@ -29,7 +28,6 @@ __all__ = [
     "Rest",
     "Sample",
     "SchedulerFrame",
-    "Wake",
     "decode_agent_frame",
     "decode_scheduler_frame",
     "encode_frame",
@@ -77,12 +75,8 @@ class Rest(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="res
     ms: Annotated[int, Meta(ge=0, le=60_000)]
 
 
-class Wake(msgspec.Struct, frozen=True, tag_field="kind", tag="wake"):
-    """Memory that became free matters to a waiting pod: stamp the Node."""
-
-
 AgentFrame = Sample | LookAnswer
-SchedulerFrame = LookRequest | Rest | Wake
+SchedulerFrame = LookRequest | Rest
 
 _AGENT: msgspec.json.Decoder[AgentFrame] = msgspec.json.Decoder(AgentFrame)
 _SCHEDULER: msgspec.json.Decoder[SchedulerFrame] = msgspec.json.Decoder(SchedulerFrame)

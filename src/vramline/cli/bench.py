@@ -16,16 +16,14 @@ from vramline.bench.simulate import SimulateFigures, measure_simulate
 from vramline.cli.apps import examples, new_app
 from vramline.cli.bench_inference import EXAMPLES as INFERENCE_EXAMPLES
 from vramline.cli.bench_inference import inference
+from vramline.cli.bench_service import add_service_benches
 from vramline.cli.output import OutputFormat, OutputOption, print_data, print_table
 from vramline.cli.progress import Progress
+from vramline.cli.sizes import MOST_GPUS, MOST_NODES, MOST_PODS, read_sizes
 from vramline.errors import RequestError
 from vramline.model.ask import PolicyName
 
 __all__ = ["app"]
-
-_MOST_NODES = 20_000
-_MOST_GPUS = 16
-_MOST_PODS = 1_000_000
 
 app = new_app()
 app.command(epilog=INFERENCE_EXAMPLES)(inference)
@@ -52,15 +50,19 @@ def bench(context: typer.Context) -> None:
 def decide(
     *,
     nodes: Annotated[str, typer.Option(help="Sizes of fleet, a comma list.")] = "1000,5000",
-    gpus: Annotated[int, typer.Option(help="Cards on each node.", min=1, max=_MOST_GPUS)] = 8,
-    pods: Annotated[int, typer.Option(help="Decisions at each size.", min=1, max=_MOST_PODS)] = 2_000,
+    gpus: Annotated[int, typer.Option(help="Cards on each node.", min=1, max=MOST_GPUS)] = 8,
+    pods: Annotated[int, typer.Option(help="Decisions at each size.", min=1, max=MOST_PODS)] = 2_000,
     seed: Annotated[int, typer.Option(help="Seed of the stream of pods.")] = 42,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """CPU time of one decision (decide and reserve) at each size, and how it grows."""
     loud = output is OutputFormat.TABLE
     report = measure_decide(
-        _read_sizes(nodes), gpus=gpus, pods=pods, seed=seed, report=_tell if loud else _say_nothing
+        read_sizes(nodes, subject="bench decide"),
+        gpus=gpus,
+        pods=pods,
+        seed=seed,
+        report=_tell if loud else _say_nothing,
     )
     print_data(report, output, table=lambda: _print_report(report))
 
@@ -70,9 +72,9 @@ def decide(
 )
 def simulate(
     *,
-    nodes: Annotated[int, typer.Option(help="How many nodes.", min=1, max=_MOST_NODES)] = 1_000,
-    gpus: Annotated[int, typer.Option(help="Cards on each node.", min=1, max=_MOST_GPUS)] = 8,
-    pods: Annotated[int, typer.Option(help="How many pods.", min=1, max=_MOST_PODS)] = 10_000,
+    nodes: Annotated[int, typer.Option(help="How many nodes.", min=1, max=MOST_NODES)] = 1_000,
+    gpus: Annotated[int, typer.Option(help="Cards on each node.", min=1, max=MOST_GPUS)] = 8,
+    pods: Annotated[int, typer.Option(help="How many pods.", min=1, max=MOST_PODS)] = 10_000,
     seed: Annotated[int, typer.Option(help="Seed of the cluster.")] = 1,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -281,20 +283,6 @@ def _print_simulation(done: SimulateFigures) -> None:
     print_table(columns, [row], numbers=columns)
 
 
-def _read_sizes(text: str) -> list[int]:
-    words = [word.strip() for word in text.split(",")]
-    sizes = [int(word) for word in words if word.isascii() and word.isdecimal() and len(word) < 9]
-    if len(sizes) != len(words) or not all(1 <= size <= _MOST_NODES for size in sizes):
-        raise RequestError(
-            subject="bench decide",
-            field="--nodes",
-            value=text,
-            problem="is not a list of sizes",
-            accepted=f"whole numbers from 1 to {_MOST_NODES}, such as 1000,5000",
-        )
-    return sizes
-
-
 def _tell(done: DecideFigures) -> None:
     typer.echo(f"{done.nodes:,} nodes: {done.cpu_us:,.0f} µs", err=True)
 
@@ -325,3 +313,6 @@ def _print_report(report: DecideReport) -> None:
         f"{report.nodes_ratio:g} times the nodes cost {report.ratio:g} times the CPU time;"
         f" peak memory {report.peak_rss_mib:,} MiB"
     )
+
+
+add_service_benches(app)

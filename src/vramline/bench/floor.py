@@ -10,7 +10,7 @@ import msgspec
 import uvicorn
 from starlette.applications import Starlette
 
-from vramline.serve.quick_http import quick_protocol
+from vramline.scheduler.quick_http import quick_protocol
 from vramline.wire.extender_v1 import ExtenderFilterResult, HostPriority
 
 __all__ = ["serve_floor"]

@@ -33,6 +33,7 @@ from vramline.scheduler.live import LiveState
 from vramline.scheduler.nominator import HintRules, Nominator
 from vramline.scheduler.other_sources import OtherSources
 from vramline.scheduler.preempter import Preempter
+from vramline.scheduler.quick_http import quick_protocol
 from vramline.scheduler.tls import LiveTls
 from vramline.scheduler.waking import Waker
 from vramline.serve.agents import run_agent_listener
@@ -40,7 +41,6 @@ from vramline.serve.feeds import Feeds
 from vramline.serve.following import Follower
 from vramline.serve.identity import keep_identity
 from vramline.serve.notices import TellingHistory, notice_of_ghost, notice_of_warning, open_recorder
-from vramline.serve.quick_http import quick_protocol
 from vramline.serve.server import QuietServer
 from vramline.serve.webhook import run_webhook
 from vramline.settings import (

@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from uvicorn.server import ServerState
 
-from vramline.serve.quick_http import QuickProtocol, quick_protocol
+from vramline.scheduler.quick_http import QuickProtocol, quick_protocol
 
 HEAD = b"POST /echo HTTP/1.1\r\nHost: here\r\nContent-Length: 5\r\nContent-Type: application/json\r\n\r\n"
 ANSWER = b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 7\r\n\r\n"hello"'

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import pytest
@@ -56,6 +57,25 @@ def test_the_demo_tells_what_to_try_and_what_happens() -> None:
             told.append(process.stdout.readline())
 
     assert any(f"vramline gpus --watch --server {address}" in line for line in told)
+
+
+def test_a_pod_of_an_earlier_run_is_still_explained(tmp_path: Path) -> None:
+    (tmp_path / "settings.yaml").write_text(f"historyPath: {tmp_path}/history.db\n")
+    config = ("--config", str(tmp_path / "settings.yaml"))
+    with running_demo("--quiet", "--speed", "20", *config) as (process, address):
+        bound: list[str] = []
+        while not bound:
+            found = httpx.get(f"{address}/api/v1/decisions", trust_env=False).json()["decisions"]
+            bound = [record["pod"] for record in found if record["outcome"] == "Bound"]
+        process.terminate()
+        process.communicate(timeout=30)
+
+    with running_demo("--quiet", "--seed", "2", *config) as (_, address):
+        story = httpx.get(f"{address}/api/v1/pods/{bound[0]}", trust_env=False).json()
+        state = httpx.get(f"{address}/api/v1/history", trust_env=False).json()["history"]
+
+    assert story["decision"]["node"] is not None
+    assert state["where"] == str(tmp_path / "history.db")
 
 
 def test_a_quiet_demo_says_nothing_more() -> None:

@@ -121,7 +121,8 @@ def test_the_check_sees_what_it_should() -> None:
 @pytest.mark.parametrize("pod", PODS.values(), ids=PODS)
 def test_nothing_is_written_to_an_image_or_a_disk(pod: Object) -> None:
     assert all(container["securityContext"]["readOnlyRootFilesystem"] for container in pod["containers"])
-    assert all(mount["readOnly"] for container in pod["containers"] for mount in container["volumeMounts"])
+    mounts = [mount for container in pod["containers"] for mount in container["volumeMounts"]]
+    assert {mount["name"] for mount in mounts if not mount.get("readOnly")} <= {"history"}
 
 
 @pytest.mark.parametrize("pod", PODS.values(), ids=PODS)

@@ -7,6 +7,7 @@ import httpx
 import msgspec
 
 import builders
+from vramline.explain.chronicle import Chronicle
 from vramline.explain.history import History
 from vramline.model.ask import Ask
 from vramline.model.node import Node
@@ -54,10 +55,12 @@ def pod_body(mib: int | str | None = 8_000, **annotations: str) -> dict[str, Any
 class Door:
     """The HTTP face of a cluster, without a network."""
 
-    def __init__(self, cluster: EmbeddedCluster, history: History | None = None) -> None:
+    def __init__(
+        self, cluster: EmbeddedCluster, history: History | None = None, chronicle: Chronicle | None = None
+    ) -> None:
         self.cluster = cluster
         self.history = history or History()
-        self._app = build_app(cluster, self.history)
+        self._app = build_app(cluster, self.history, chronicle=chronicle)
 
     def get(self, path: str) -> httpx.Response:
         """Ask for something."""

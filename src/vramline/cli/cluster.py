@@ -192,8 +192,8 @@ def _find_namespace(client: Source, name: str) -> str:
     living = {view.pod for view in client.get("/api/v1/pods", _Pods).pods}
     found = sorted(key for key in living if key.partition("/")[2] == name)
     if not found:
-        known = {record.pod for record in client.get("/api/v1/decisions?limit=1000", _Decisions).decisions}
-        found = sorted(key for key in known if key.partition("/")[2] == name)
+        path = f"/api/v1/decisions?limit=1000&pod={quote(name, safe='')}"
+        found = sorted({record.pod for record in client.get(path, _Decisions).decisions})
     if len(found) == 1:
         return found[0]
     if found:

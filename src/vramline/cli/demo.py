@@ -16,11 +16,15 @@ from vramline.demo.machines import MAX_NODES, build_nodes
 from vramline.demo.server import DemoClock, run_demo
 from vramline.demo.stories import play_stories
 from vramline.explain.history import History
+from vramline.scheduler.keeping import Keeper
 from vramline.scheduler.listen import open_socket
 
 __all__ = ["app"]
 
 app = new_app()
+
+_SAMPLE_S = 2.0
+"""From one sample of the cards for the history to the next."""
 
 _STYLES = {
     "bound": "green",
@@ -70,10 +74,11 @@ def demo(  # noqa: PLR0913 — one parameter an option
         history=History(),
         settings=settings,
     )
+    keeper = Keeper(life.cluster, life.history, settings, every_s=_SAMPLE_S)
     with open_socket(settings.listen) as listener:
         host, port = listener.getsockname()[:2]
         _greet(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", nodes, len(life.cards))
-        run_demo(life, listener, speed=speed, tell=_say_nothing if quiet else _tell)
+        run_demo(life, listener, keeper, speed=speed, tell=_say_nothing if quiet else _tell)
     typer.echo("stopped")
 
 

@@ -127,4 +127,6 @@ def _history(story: PodStory) -> Iterator[str]:
 
 
 def _clock(at: float) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(at))
+    """Write a time of today short, one of another day with its date."""
+    then, now = time.localtime(at), time.localtime()
+    return time.strftime("%H:%M:%S" if then[:3] == now[:3] else "%Y-%m-%d %H:%M:%S", then)

@@ -12,6 +12,7 @@ import uvloop
 
 from vramline.demo.life import Happening, LivingCluster
 from vramline.scheduler.app import build_app
+from vramline.scheduler.keeping import Keeper
 
 __all__ = ["DemoClock", "run_demo"]
 
@@ -40,17 +41,27 @@ class _Server(uvicorn.Server):
 
 
 def run_demo(
-    life: LivingCluster, listener: socket.socket, *, speed: float, tell: Callable[[Happening], None]
+    life: LivingCluster,
+    listener: socket.socket,
+    keeper: Keeper,
+    *,
+    speed: float,
+    tell: Callable[[Happening], None],
 ) -> None:
     """Serve and live until SIGINT or SIGTERM; raise what broke if the cluster's own rules did."""
-    uvloop.run(_serve(life, listener, tick_s=max(_SHORTEST_TICK_S, 1.0 / speed), tell=tell))
+    uvloop.run(_serve(life, listener, keeper, tick_s=max(_SHORTEST_TICK_S, 1.0 / speed), tell=tell))
 
 
 async def _serve(
-    life: LivingCluster, listener: socket.socket, *, tick_s: float, tell: Callable[[Happening], None]
+    life: LivingCluster,
+    listener: socket.socket,
+    keeper: Keeper,
+    *,
+    tick_s: float,
+    tell: Callable[[Happening], None],
 ) -> None:
     config = uvicorn.Config(
-        build_app(life.cluster, life.history),
+        build_app(life.cluster, life.history, chronicle=keeper.archive),
         log_config=None,
         access_log=False,
         lifespan="off",
@@ -66,8 +77,11 @@ async def _serve(
         asyncio.get_running_loop().add_signal_handler(number, stop)
     living = asyncio.create_task(_live(life, tick_s, tell))
     living.add_done_callback(stop)
+    keeping = asyncio.create_task(keeper.run())
     await server.serve(sockets=[listener])
     living.cancel()
+    keeping.cancel()
+    await keeper.close()
     with contextlib.suppress(asyncio.CancelledError):
         await living
 

@@ -2,8 +2,9 @@
 
 import enum
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
+from typing import NamedTuple
 
 import msgspec
 
@@ -11,7 +12,7 @@ from vramline.errors import InvariantError
 from vramline.explain.decision import Explanation
 from vramline.model.pod import GpuShare
 
-__all__ = ["DecisionRecord", "History", "PodOutcome"]
+__all__ = ["DecisionRecord", "History", "KeptRecord", "PodOutcome"]
 
 
 class PodOutcome(enum.StrEnum):
@@ -35,6 +36,15 @@ class DecisionRecord(msgspec.Struct, frozen=True, kw_only=True):
     node: str | None = None
     gpus: tuple[GpuShare, ...] = ()
     explanation: Explanation
+
+
+class KeptRecord(NamedTuple):
+    """A record that somebody has kept, and how to read it."""
+
+    id: int
+    pod: str
+    pod_uid: str
+    read: Callable[[], DecisionRecord]
 
 
 class _Entry:
@@ -68,6 +78,8 @@ class History:
         self._capacity = capacity
         self._latest: dict[str, _Entry] = {}
         self._last_id = 0
+        self.on_added: Callable[[Callable[[], DecisionRecord]], None] | None = None
+        """Called with how to read every record that is added."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -82,6 +94,16 @@ class History:
         Words cost more than deciding. `write` must say then what it would say now.
         """
         self._append(pod, pod_uid, write)
+
+    def recall(self, kept: Iterable[KeptRecord]) -> None:
+        """Take in records of an earlier life, oldest first; further ones get higher numbers than theirs."""
+        for each in kept:
+            self.skip_to(each.id)
+            self._take(_Entry(each.id, each.pod, each.pod_uid, each.read))
+
+    def skip_to(self, number: int) -> None:
+        """Give the next record a number above this one."""
+        self._last_id = max(self._last_id, number)
 
     def latest(self, pod: str) -> DecisionRecord | None:
         """Return the newest record of a pod, by its UID or by namespace/name."""
@@ -103,11 +125,16 @@ class History:
     def _append(self, pod: str, pod_uid: str, write: Callable[[], DecisionRecord]) -> _Entry:
         self._last_id += 1
         entry = _Entry(self._last_id, pod, pod_uid, write)
+        self._take(entry)
+        if self.on_added is not None:
+            self.on_added(entry.read)
+        return entry
+
+    def _take(self, entry: _Entry) -> None:
         self._entries.append(entry)
-        self._latest[pod_uid] = self._latest[pod] = entry
+        self._latest[entry.pod_uid] = self._latest[entry.pod] = entry
         if len(self._entries) > self._capacity:
             self._forget(self._entries.popleft())
-        return entry
 
     def _forget(self, entry: _Entry) -> None:
         for key in (entry.pod_uid, entry.pod):

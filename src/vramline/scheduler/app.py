@@ -18,12 +18,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from vramline.errors import RequestError
+from vramline.explain.chronicle import Chronicle
 from vramline.explain.history import History
 from vramline.model.cluster import Cluster
 from vramline.scheduler.autotuner_status import tell_autotuner
 from vramline.scheduler.checks import Checks
 from vramline.scheduler.figures import count_figures
 from vramline.scheduler.journal import Journal
+from vramline.scheduler.past import Past
 from vramline.scheduler.preempter import Preempter, hear_filter
 from vramline.scheduler.preemption import preempt_pods
 from vramline.scheduler.replies import ERROR_REPLIES, encode, read_body, refusal_of, reply
@@ -41,12 +43,11 @@ __all__ = ["MAX_BODY", "SchedulerApp", "build_app"]
 MAX_BODY = 128 * 2**20
 """Bytes of a request that are read; 5,000 full node objects are less."""
 
-_MOST_DECISIONS = 1_000
 _Endpoint = Callable[[Request], Awaitable[Response]]
 _HotEndpoint = Callable[[bytes], Awaitable[object]]
 
 
-def build_app(
+def build_app(  # noqa: PLR0913 — one parameter a part
     cluster: Cluster,
     history: History,
     *,
@@ -54,16 +55,21 @@ def build_app(
     is_ready: Callable[[], bool] = lambda: True,
     preempter: Preempter | None = None,
     checks: Checks | None = None,
+    chronicle: Chronicle | None = None,
 ) -> "SchedulerApp":
     """Return the ASGI application over one cluster. `history` is read, and grows with extender calls.
 
+    `chronicle` answers about what the history has forgotten; None: nobody does.
     `preempter` hears which pods found no room; None: nobody is sent away for them.
 
     Until `is_ready` the extender's verbs answer 503: kube-scheduler tries again, and nothing is decided on
     half of the truth.
     """
-    faces = _Faces(cluster, Journal(history, checks), admission or AdmissionOptions(), is_ready)
+    journal = Journal(history, checks)
+    faces = _Faces(cluster, journal, admission or AdmissionOptions(), is_ready)
     faces.preempter = preempter
+    faces.chronicle = chronicle
+    past = Past(journal, cluster.now, chronicle)
     hot: dict[str, _HotEndpoint] = {
         "/filter": faces.filter,
         "/prioritize": faces.prioritize,
@@ -79,8 +85,10 @@ def build_app(
         "/api/v1/nodes": faces.nodes,
         "/api/v1/pods": faces.pods,
         "/api/v1/pods/{namespace}/{name}": faces.pod,
-        "/api/v1/decisions": faces.decisions,
         "/api/dashboard/cluster-gpu-status": faces.autotuner_status,
+        "/api/v1/decisions": past.decisions,
+        "/api/v1/gpus/{gpu:path}/history": past.card,
+        "/api/v1/history": past.state,
         "/snapshot": faces.snapshot,
         "/metrics": faces.metrics,
         "/healthz": faces.health,
@@ -131,6 +139,7 @@ class _Faces:
         self._admission = admission
         self._lists = NameLists()
         self.preempter: Preempter | None = None
+        self.chronicle: Chronicle | None = None
 
     async def filter(self, body: bytes) -> object:
         self._check_ready()
@@ -174,14 +183,11 @@ class _Faces:
 
     async def pod(self, request: Request) -> Response:
         key = f"{request.path_params['namespace']}/{request.path_params['name']}"
-        story = tell_pod(self._cluster, self._journal, key)
+        older = [] if self.chronicle is None else await self.chronicle.decisions_of(key)
+        story = tell_pod(self._cluster, self._journal, key, older)
         if story is None:
-            raise HTTPException(404, f"no pod {key} in the cluster, nor among the last decisions")
+            raise HTTPException(404, f"no pod {key} in the cluster, nor in the history")
         return reply(story)
-
-    async def decisions(self, request: Request) -> Response:
-        limit = _read_limit(request.query_params.get("limit", "100"))
-        return reply({"at": self._cluster.now(), "decisions": self._journal.history.newest(limit)})
 
     async def snapshot(self, _request: Request) -> Response:
         return reply(take_snapshot(self._cluster))
@@ -214,15 +220,3 @@ def _read_object(body: bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise RequestError(subject="body", problem="must be a JSON object")
     return document
-
-
-def _read_limit(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) <= 6 and 1 <= int(text) <= _MOST_DECISIONS):
-        raise RequestError(
-            subject="query",
-            field="limit",
-            value=text,
-            problem="is not a number of decisions",
-            accepted=f"1 to {_MOST_DECISIONS}",
-        )
-    return int(text)

@@ -1,5 +1,6 @@
 """What the JSON API shows of a cluster: cards, nodes, pods, decisions. Reads only."""
 
+from collections.abc import Iterable
 from typing import assert_never
 
 import msgspec
@@ -84,9 +85,17 @@ def list_pods(cluster: Cluster, journal: Journal) -> list[PodView]:
     return sorted(views, key=lambda view: (view.pod, view.uid))
 
 
-def tell_pod(cluster: Cluster, journal: Journal, key: str) -> PodStory | None:
-    """Return what is known about a pod (namespace/name); None: nothing is."""
+def tell_pod(
+    cluster: Cluster, journal: Journal, key: str, older: Iterable[DecisionRecord] = ()
+) -> PodStory | None:
+    """Return what is known about a pod (namespace/name); None: nothing is.
+
+    `older` are decisions that a chronicle has, newest first; the journal may have some of them too.
+    """
     records = journal.records_of(key)
+    known = {record.id for record in records}
+    records += [record for record in older if record.id not in known]
+    records.sort(key=lambda record: -record.at)
     view = next((view for view in list_pods(cluster, journal) if view.pod == key), None)
     if view is None and not records:
         return None

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import structlog
 import uvicorn
 
+from vramline.explain.chronicle import Chronicle
 from vramline.explain.ghosts import find_ghosts
 from vramline.explain.history import History
 from vramline.kube.client import KubeClient
@@ -28,6 +29,7 @@ from vramline.scheduler.clocks import SteadyClock
 from vramline.scheduler.cluster import RealCluster
 from vramline.scheduler.commit import Committer
 from vramline.scheduler.eyes import Eyes
+from vramline.scheduler.keeping import Keeper
 from vramline.scheduler.kube_store import KubeStore
 from vramline.scheduler.live import LiveState
 from vramline.scheduler.nominator import HintRules, Nominator
@@ -122,7 +124,9 @@ class SchedulerProcess:
             )
             nominator = self._nominator(live, KubeStore(client), committer.leads, checks.tallies)
             cluster = RealCluster(live, committer, preempter if self._preempts else None, nominator)
-            server = self._server(cluster, TellingHistory(recorder.record), feeds, checks)
+            history = TellingHistory(recorder.record)
+            keeper = Keeper(cluster, history, self.settings)
+            server = self._server(cluster, history, feeds, checks, keeper.archive)
             stop = asyncio.Event()
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -135,7 +139,8 @@ class SchedulerProcess:
             async with asyncio.TaskGroup() as tasks:
                 reaping = _reap(committer, live, feeds, recorder)
                 ahead = [] if nominator is None else [nominator.run()]
-                endless = [feeds.run(), reaping, preempter.run(), recorder.run(), *ahead]
+                keeping = keeper.run(feeds.synced)
+                endless = [feeds.run(), reaping, preempter.run(), recorder.run(), keeping, *ahead]
                 background = [tasks.create_task(each) for each in endless]
                 leading = tasks.create_task(self._lead(client, elector, feeds, stop))
                 serving = tasks.create_task(server.serve(sockets=[self.listener]))
@@ -147,6 +152,7 @@ class SchedulerProcess:
                 await asyncio.gather(serving, leading, facing, waking, asking)
                 for task in background:
                     task.cancel()
+            await keeper.close()
             log.info("scheduler.stopped")
 
     async def _lead(self, client: KubeClient, elector: Elector, feeds: Feeds, stop: asyncio.Event) -> None:
@@ -212,9 +218,16 @@ class SchedulerProcess:
         )
         return Elector(client, self.election.lease, self.election.terms(identity), callbacks, rng=rng)
 
-    def _server(self, cluster: RealCluster, history: History, feeds: Feeds, checks: Checks) -> QuietServer:
+    def _server(
+        self, cluster: RealCluster, history: History, feeds: Feeds, checks: Checks, chronicle: Chronicle
+    ) -> QuietServer:
         app = build_app(
-            cluster, history, is_ready=feeds.synced.is_set, preempter=cluster.preempter, checks=checks
+            cluster,
+            history,
+            is_ready=feeds.synced.is_set,
+            preempter=cluster.preempter,
+            checks=checks,
+            chronicle=chronicle,
         )
         config = uvicorn.Config(
             app,

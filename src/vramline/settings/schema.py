@@ -14,6 +14,8 @@ from vramline.settings.observation_feeds import as_observations
 from vramline.settings.values import (
     Address,
     as_address,
+    as_history_age,
+    as_history_size,
     as_label_key,
     as_label_value,
     as_margin,
@@ -195,6 +197,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     slots_per_card: int = 256
     """Pods that Vramline's own device plugin lets onto a node, for each of its cards. Default 256: more than
     kubelet runs on a node as a rule, so that memory is the limit and never this."""
+    history_path: str = ""
+    """File that keeps decisions and samples beyond the process. Default empty: in memory, up to 32 MiB."""
+    history_max_size: Mib = Mib(256)
+    """MiB that the file may take. Default 256: a week of a hundred busy cards, or hours of ten thousand."""
+    history_max_age_s: float = 7 * 86_400.0
+    """Seconds after which history is dropped. Default a week: last Friday's question is asked on Monday."""
     log_level: LogLevel = LogLevel.INFO
     """The least important line that is logged. Default info."""
     log_format: LogFormat = LogFormat.AUTO
@@ -381,6 +389,24 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(name="backend", field="backend", parse=one_of(Backend), accepted=_words(Backend)),
     Setting(name="slotsPerCard", field="slots_per_card", parse=as_slots, accepted="1 to 1000"),
+    Setting(
+        name="historyPath",
+        field="history_path",
+        parse=as_path,
+        accepted="an absolute path such as /var/lib/vramline/history.db, or empty for in memory",
+    ),
+    Setting(
+        name="historyMaxSize",
+        field="history_max_size",
+        parse=as_history_size,
+        accepted="MiB as a whole number, or 256Mi, 2Gi; from 1Mi to 64Gi",
+    ),
+    Setting(
+        name="historyMaxAge",
+        field="history_max_age_s",
+        parse=as_history_age,
+        accepted="a duration from 1m to 366d, such as 36h or 7d",
+    ),
     Setting(name="logLevel", field="log_level", parse=one_of(LogLevel), accepted=_words(LogLevel)),
     Setting(name="logFormat", field="log_format", parse=one_of(LogFormat), accepted=_words(LogFormat)),
     Setting(

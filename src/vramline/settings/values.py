@@ -13,6 +13,8 @@ __all__ = [
     "MAX_DURATION_S",
     "Address",
     "as_address",
+    "as_history_age",
+    "as_history_size",
     "as_label_key",
     "as_label_value",
     "as_margin",
@@ -115,6 +117,34 @@ def duration_between(low_s: float, high_s: float) -> Callable[[object], float]:
         return seconds
 
     return parse
+
+
+def as_history_age(raw: object) -> float:
+    """Read how long history is kept: days too, because that is what people ask about.
+
+    >>> as_history_age("7d"), as_history_age("36h")
+    (604800.0, 129600.0)
+    """
+    text = _text(raw)
+    found = _DURATION.fullmatch(text.removesuffix("d") if text.endswith("d") else text)
+    if found is None or (text.endswith("d") and found["unit"]):
+        raise ValueError("is not a duration")
+    seconds = float(found["number"]) * (86_400.0 if text.endswith("d") else _SECONDS[found["unit"]])
+    if not 60.0 <= seconds <= 366 * 86_400.0:
+        raise ValueError("must be from a minute to a year")
+    return seconds
+
+
+def as_history_size(raw: object) -> Mib:
+    """Read how much history is kept.
+
+    >>> as_history_size("256Mi"), as_history_size("2Gi")
+    (256, 2048)
+    """
+    size = parse_vram(_text(raw))
+    if not 1 <= size <= 64 * 1024:
+        raise ValueError("must be from 1 MiB to 64 GiB")
+    return size
 
 
 def as_path(raw: object) -> str:

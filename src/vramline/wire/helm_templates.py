@@ -4,7 +4,7 @@ The chart is the only source of what is installed: Helm renders it, and `vramlin
 this. Whatever the chart uses beyond this part is an error here, never a different result.
 
     {{ EXPRESSION }}                              the value as text
-    {{ if EXPRESSION }} … {{ end }}               if the value is not empty
+    {{ if EXPRESSION }} … {{ end }}               if the value is not empty; `if not EXPRESSION`: if it is
     {{ range $key, $value := EXPRESSION }} … {{ end }}   over a mapping in order of its keys, or over a list
     {{ $name := EXPRESSION }}                     a name for the rest of the block
     {{ /* comment */ }}
@@ -122,7 +122,8 @@ def _output(code: str) -> _Part:
 
 
 def _if(condition: str, body: _Part) -> _Part:
-    return lambda scope: body(scope) if _evaluate(condition, scope) else iter(())
+    asked, wanted = condition.removeprefix("not "), not condition.startswith("not ")
+    return lambda scope: body(scope) if bool(_evaluate(asked, scope)) is wanted else iter(())
 
 
 def _range(code: str, body: _Part) -> _Part:

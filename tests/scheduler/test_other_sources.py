@@ -81,8 +81,12 @@ def test_prometheus_tells_how_old_its_figures_are() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         query = request.url.params["query"]
         results: list[dict[str, Any]] = []
-        if query == "DCGM_FI_DEV_FB_USED":
-            results = [{"metric": {"__name__": query, **labels}, "value": [5.0, "6144"]}]
+        if query.startswith("{__name__=~") and "DCGM_FI_DEV_GPU_UTIL" in query:
+            figures = {"FB_USED": "6144", "GPU_UTIL": "17", "GPU_TEMP": "51"}
+            results = [
+                {"metric": {"__name__": f"DCGM_FI_DEV_{name}", **labels}, "value": [5.0, figure]}
+                for name, figure in figures.items()
+            ]
         elif query == "time() - timestamp(DCGM_FI_DEV_FB_USED)":
             results = [{"metric": labels, "value": [5.0, "12"]}]
         return httpx.Response(200, content=json.dumps({"status": "success", "data": {"result": results}}))
@@ -93,6 +97,7 @@ def test_prometheus_tells_how_old_its_figures_are() -> None:
     seen = world.seen()
     assert seen is not None
     assert (seen.used, seen.at, seen.source) == (6_144, 1_000.0 - 12.0 - 30.0, ObservationSource.PROMETHEUS)
+    assert (seen.utilization_percent, seen.temperature_c) == (17, 51)
 
 
 def test_our_own_agent_is_believed_instead() -> None:

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     )
     from vramline.inference.gpu_cluster import GpuCluster, read_gpu_cluster
     from vramline.inference.ome import OMEController
+    from vramline.inference.other_eyes import Sources
 
 __all__ = [
     "GPUInfo",
     "GpuCluster",
     "NodeGPUSummary",
     "OMEController",
+    "Sources",
     "find_best_node_for_deployment",
     "get_cluster_gpu_status",
     "get_node_gpu_summaries",
@@ -38,6 +40,7 @@ _HOMES = {
     "GpuCluster": "gpu_cluster",
     "read_gpu_cluster": "gpu_cluster",
     "OMEController": "ome",
+    "Sources": "other_eyes",
 }
 
 

@@ -15,6 +15,7 @@ from vramline.inference.estimate import Model, Plan, estimate
 from vramline.inference.gpu_cluster import GpuCluster, read_gpu_cluster
 from vramline.inference.gpu_info import GPUInfo, NodeGPUSummary
 from vramline.inference.gpu_view import GpuView, Need, by_index
+from vramline.inference.other_eyes import Sources
 from vramline.inference.source import load_model, model_of_config
 from vramline.model.ask import MibSize, PolicyName, WholeSize
 from vramline.model.pod import HostNeeds, Toleration
@@ -35,21 +36,28 @@ ModelSource = Model | Mapping[str, object] | str | Path
 
 
 def get_cluster_gpu_status(
-    *, kubeconfig: str | Path | None = None, cluster: GpuCluster | None = None
+    *,
+    kubeconfig: str | Path | None = None,
+    sources: Sources | None = None,
+    cluster: GpuCluster | None = None,
 ) -> list[GPUInfo]:
     """Return every physical GPU of the cluster; raises where the cluster cannot be read.
 
-    `cluster` is one that `read_gpu_cluster` returned, to ask several questions about one moment.
+    `cluster` is one that `read_gpu_cluster` returned, to ask several questions about one moment; `sources`
+    says who is asked about nodes without an agent.
     """
-    view = GpuView(cluster or read_gpu_cluster(kubeconfig), Rules())
+    view = GpuView(cluster or read_gpu_cluster(kubeconfig, sources=sources), Rules())
     return [view.describe(node, gpu) for node in view.nodes() for gpu in by_index(node)]
 
 
 def get_node_gpu_summaries(
-    *, kubeconfig: str | Path | None = None, cluster: GpuCluster | None = None
+    *,
+    kubeconfig: str | Path | None = None,
+    sources: Sources | None = None,
+    cluster: GpuCluster | None = None,
 ) -> dict[str, NodeGPUSummary]:
     """Return the GPUs of every node that has any, by name; idle is below 30 % utilisation and 50 % memory."""
-    view = GpuView(cluster or read_gpu_cluster(kubeconfig), Rules())
+    view = GpuView(cluster or read_gpu_cluster(kubeconfig, sources=sources), Rules())
     return {node.name: view.summarise(node) for node in view.nodes()}
 
 
@@ -66,6 +74,7 @@ def find_best_node_for_deployment(  # noqa: PLR0913 — the first three are the 
     tolerations: Iterable[str] = (),
     host: HostNeeds | None = None,
     kubeconfig: str | Path | None = None,
+    sources: Sources | None = None,
     cluster: GpuCluster | None = None,
 ) -> str | None:
     """Return the best node for a service, or None: then the choice is the scheduler's.
@@ -86,7 +95,7 @@ def find_best_node_for_deployment(  # noqa: PLR0913 — the first three are the 
     chosen = _read_policy(policy)
     need = _read_need(count, gpu_memory, model, plan)
     needs = _host_needs(host or HostNeeds(), node_selector or {}, tolerations)
-    view = GpuView(cluster or read_gpu_cluster(kubeconfig), rules, needs)
+    view = GpuView(cluster or read_gpu_cluster(kubeconfig, sources=sources), rules, needs)
     if need is None and chosen in {None, PolicyName.MOSTIDLE}:
         return view.most_idle(count)
     return view.decide(count, need or _need_whole, chosen)

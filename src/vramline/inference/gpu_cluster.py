@@ -1,6 +1,6 @@
 """A cluster's GPUs as its API objects tell them: nodes, reports, ledgers and pods, read once.
 
-Four lists and no process: neither `kubectl` nor anything inside somebody's pod. What no object tells stays
+Four lists, and no `kubectl`. `other_eyes` is asked about nodes without an agent; what nobody tells stays
 unknown.
 """
 
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from vramline.decide.adoption import adopt_pods
 from vramline.decide.host import refuse_by_room, refuse_by_wishes
 from vramline.errors import RequestError
+from vramline.inference.other_eyes import OtherEyes, Sources
 from vramline.kube.client import KubeClient
 from vramline.kube.failures import NotFoundError
 from vramline.kube.objects import LEDGERS, NODES, PODS, REPORTS, Listing, Resource
@@ -29,6 +30,7 @@ from vramline.model.cluster import BindOutcome
 from vramline.model.fleet import DEFAULT_MARGIN, Fleet
 from vramline.model.host import HostColumns
 from vramline.model.node import Node, NodeProblem, ProblemKind
+from vramline.model.observation import Observation
 from vramline.model.pod import Pod, PodPhase
 from vramline.model.rules import Rules, rules_for
 from vramline.wire.kubernetes import NodeObject, PodObject
@@ -37,7 +39,7 @@ from vramline.wire.nodes import read_node
 from vramline.wire.pods import read_pod
 from vramline.wire.report_v1alpha1 import GpuReport
 
-__all__ = ["GpuCluster", "find_cluster", "read_gpu_cluster", "run_now"]
+__all__ = ["GpuCluster", "Sources", "find_cluster", "read_gpu_cluster", "run_now"]
 
 T = TypeVar("T")
 _RELEASE_GRACE_S = 60.0
@@ -53,6 +55,7 @@ class GpuCluster:
         """Objects that could not be believed, in whole or in part."""
         self._now = now
         self._pods: dict[str, Pod] = {}
+        self._containers: dict[str, str] = {}
         self._hosts = HostColumns()
         for each in nodes:
             self._add_node(each, reports.get(each.name))
@@ -96,6 +99,7 @@ class GpuCluster:
                 self._freeze_under(each, str(error))
                 continue
             self._pods[pod.uid] = pod
+            self._containers[pod.uid] = _device_container(each, pod.device_containers)
             number = self.fleet.node_number(pod.node or "")
             if number is not None and pod.phase is not PodPhase.FINISHED:
                 self._hosts.take(number, pod.host)
@@ -109,6 +113,24 @@ class GpuCluster:
         for uid, claims in books.items():
             if uid not in self._pods:
                 self.fleet.adopt(claim for claim in claims if self.fleet.gpu(claim.gpu) is not None)
+        self.fleet.settle(now=self._now, grace_s=_RELEASE_GRACE_S, max_age_s=self.rules.max_age_s)
+
+    def is_seen(self, uuid: str) -> bool:
+        """Whether a fresh look at a card is known."""
+        row = self.fleet.columns.row_of.get(uuid)
+        return row is not None and self.fleet.columns.is_fresh(
+            row, now=self._now, max_age_s=self.rules.max_age_s
+        )
+
+    def device_container(self, pod_uid: str) -> str | None:
+        """Return the name of the container that has the pod's GPUs; None: it has no container."""
+        return self._containers.get(pod_uid) or None
+
+    def see(self, seen: Mapping[str, Observation]) -> None:
+        """Take in looks at cards by somebody other than an agent, by UUID."""
+        for uuid, observation in seen.items():
+            self.fleet.observe(uuid, observation)
+            self._now = max(self._now, observation.at)
         self.fleet.settle(now=self._now, grace_s=_RELEASE_GRACE_S, max_age_s=self.rules.max_age_s)
 
     def _add_node(self, each: NodeObject, report: GpuReport | None) -> None:
@@ -138,14 +160,15 @@ def find_cluster(kubeconfig: str | Path | None) -> Target:
     return find_target(os.environ, kubeconfig=None if kubeconfig is None else Path(kubeconfig))
 
 
-def read_gpu_cluster(kubeconfig: str | Path | None = None) -> GpuCluster:
+def read_gpu_cluster(kubeconfig: str | Path | None = None, *, sources: Sources | None = None) -> GpuCluster:
     """Read a cluster now: nodes, pods, reports and ledgers, each listed once.
 
+    About nodes without an agent the `sources` are asked: this machine, exporters, running pods with a GPU.
     Raises `RequestError` where no cluster is configured and `ApiError` where it does not answer; it never
     returns an empty cluster instead.
     """
     target = find_cluster(kubeconfig)
-    return run_now(_read(target))
+    return run_now(_read(target, sources or Sources()))
 
 
 def run_now(work: Coroutine[Any, Any, T]) -> T:
@@ -158,7 +181,7 @@ def run_now(work: Coroutine[Any, Any, T]) -> T:
         return executor.submit(asyncio.run, work).result()
 
 
-async def _read(target: Target) -> GpuCluster:
+async def _read(target: Target, sources: Sources) -> GpuCluster:
     async with KubeClient(target, rng=random.Random()) as client:  # noqa: S311 — jitter, not secrets
         nodes, pods = await client.list(NODES), await client.list(PODS)
         reports, ledgers = await _list_if_known(client, REPORTS), await _list_if_known(client, LEDGERS)
@@ -173,7 +196,16 @@ async def _read(target: Target) -> GpuCluster:
         if cluster.fleet.node(unread.key.name) is not None:
             cluster.fleet.freeze(unread.key.name, NodeProblem(ProblemKind.FROZEN, unread.problem))
     cluster.add_pods([each.value for each in pods.items], [each.value for each in ledgers.items])
+    await OtherEyes(cluster, target, sources).look()
     return cluster
+
+
+def _device_container(pod: PodObject, has_devices: tuple[bool, ...]) -> str:
+    """Return the container with GPUs, else the first; init containers have ended when a pod runs."""
+    spec = pod.spec
+    names = [each.name for each in (spec.containers if spec else None) or ()]
+    mine = has_devices[-len(names) :] if names else ()
+    return next((name for name, has in zip(names, mine, strict=False) if has), names[0] if names else "")
 
 
 async def _list_if_known(client: KubeClient, resource: Resource[T]) -> Listing[T]:

@@ -45,6 +45,8 @@ class ObservationSource(enum.StrEnum):
     DCGM = "DCGM exporter"
     PROMETHEUS = "Prometheus"
     HAMI = "HAMi vGPUmonitor"
+    POD = "nvidia-smi in a pod"
+    MACHINE = "this machine's driver"
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):

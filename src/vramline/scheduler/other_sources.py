@@ -11,21 +11,16 @@ import httpx
 import structlog
 
 from vramline.errors import RequestError
-from vramline.model.gpu import PhysicalGpu
-from vramline.model.observation import Observation, ObservationSource
+from vramline.model.observation import Observation
+from vramline.probes.exporters import ExporterClient
 from vramline.scheduler.live import LiveState
 from vramline.settings import ObservationFeed
-from vramline.wire.exporters import SeenCard, metric_of, read_ages, read_exporter, read_prometheus
-from vramline.wire.uuids import name_card
+from vramline.wire.exporters import find_card
 
 __all__ = ["OtherSources"]
 
 _EVERY_S = 15.0
-_ANSWER_S = 5.0
-_MOST_BYTES = 32 * 2**20
 _AT_ONCE = 16
-_DCGM_COLLECTS_EVERY_S = 30.0
-"""DCGM exporter answers from what it collected last, at most this long ago with its default settings."""
 _BY_NODE = "{node}"
 
 
@@ -42,13 +37,13 @@ class OtherSources:
         """`transport` is the network unless given."""
         self._live = live
         self._feeds = feeds
-        self._client = httpx.AsyncClient(timeout=_ANSWER_S, transport=transport)
+        self._exporters = ExporterClient(live.now, transport=transport)
         self._silent: set[str] = set()
         self._at_once = asyncio.Semaphore(_AT_ONCE)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Ask all sources again and again until `stop`."""
-        async with self._client:
+        async with self._exporters:
             while not stop.is_set():
                 await self.ask()
                 try:
@@ -86,50 +81,9 @@ class OtherSources:
             self._live.sightings.take_told(node, cards)
 
     async def _seen_by(self, feed: ObservationFeed, url: str) -> dict[str, dict[str, Observation]]:
-        if feed.source is ObservationSource.PROMETHEUS:
-            dated = await self._ask_prometheus(url)
-        else:
-            asked_at = self._live.now()
-            page = (await self._get(url)).decode(errors="replace")
-            dated = [(card, asked_at - _late_s(feed.source)) for card in read_exporter(page)]
         found: dict[str, dict[str, Observation]] = {}
-        for card, at in dated:
-            gpu = self._card_of(card)
+        for told in await self._exporters.ask(feed.source, url):
+            gpu = find_card(self._live.fleet, told.card)
             if gpu is not None and not self._live.sightings.hears(gpu.node):
-                found.setdefault(gpu.node, {})[gpu.uuid] = card.observed(at, feed.source)
+                found.setdefault(gpu.node, {})[gpu.uuid] = told.card.observed(told.at, feed.source)
         return found
-
-    async def _ask_prometheus(self, url: str) -> list[tuple[SeenCard, float]]:
-        """Ask for what is in use, and for how long ago each of these figures was scraped."""
-        dated: list[tuple[SeenCard, float]] = []
-        for source in (ObservationSource.DCGM, ObservationSource.HAMI):
-            metric, asked_at = metric_of(source), self._live.now()
-            cards = read_prometheus(await self._query(url, metric))
-            ages = read_ages(await self._query(url, f"time() - timestamp({metric})")) if cards else {}
-            told_at = asked_at - _late_s(source)
-            dated += [(card, told_at - ages[card.key]) for card in cards if card.key in ages]
-        return dated
-
-    async def _query(self, url: str, query: str) -> bytes:
-        return await self._get(f"{url.rstrip('/')}/api/v1/query?query={quote(query, safe='')}")
-
-    async def _get(self, url: str) -> bytes:
-        async with self._client.stream("GET", url) as answer:
-            answer.raise_for_status()
-            body = bytearray()
-            async for part in answer.aiter_bytes():
-                body += part
-                if len(body) > _MOST_BYTES:
-                    raise RequestError(subject=url, problem=f"answers with more than {_MOST_BYTES} bytes")
-        return bytes(body)
-
-    def _card_of(self, card: SeenCard) -> PhysicalGpu | None:
-        """Return a card as it is known here; None: it is none of ours."""
-        gpu = self._live.fleet.gpu(card.uuid)
-        if gpu is None and card.index is not None:
-            gpu = self._live.fleet.gpu(name_card(card.node, card.index))
-        return gpu
-
-
-def _late_s(source: ObservationSource) -> float:
-    return _DCGM_COLLECTS_EVERY_S if source is ObservationSource.DCGM else 0.0

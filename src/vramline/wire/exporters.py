@@ -11,16 +11,28 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from vramline.errors import RequestError
+from vramline.model.fleet import Fleet
+from vramline.model.gpu import PhysicalGpu
 from vramline.model.observation import NOT_REPORTED, Observation, ObservationSource
 from vramline.units import MAX_MIB, Mib
-from vramline.wire.uuids import card_of
+from vramline.wire.uuids import card_of, name_card
 
-__all__ = ["CardKey", "SeenCard", "metric_of", "read_ages", "read_exporter", "read_prometheus"]
+__all__ = [
+    "CardKey",
+    "SeenCard",
+    "find_card",
+    "metric_of",
+    "metrics_of",
+    "read_ages",
+    "read_exporter",
+    "read_prometheus",
+]
 
 DCGM_USED = "DCGM_FI_DEV_FB_USED"
 DCGM_UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"
 HAMI_USED = "hami_host_gpu_memory_used_bytes"
-_WANTED = frozenset({DCGM_USED, DCGM_UTILIZATION, HAMI_USED})
+DCGM_TEMPERATURE = "DCGM_FI_DEV_GPU_TEMP"
+_WANTED = frozenset({DCGM_USED, DCGM_UTILIZATION, DCGM_TEMPERATURE, HAMI_USED})
 _BYTES_PER_MIB = 1024 * 1024
 _LONGEST_LINE = 16_384
 
@@ -43,6 +55,7 @@ class SeenCard(msgspec.Struct, frozen=True, kw_only=True):
     index: int | None = None
     used: Mib
     utilization_percent: int | None = None
+    temperature_c: int | None = None
 
     @property
     def key(self) -> CardKey:
@@ -51,9 +64,13 @@ class SeenCard(msgspec.Struct, frozen=True, kw_only=True):
 
     def observed(self, at: float, source: ObservationSource) -> Observation:
         """Return it as a look at the card at this time. Nobody listed processes."""
-        busy = self.utilization_percent
+        busy, warm = self.utilization_percent, self.temperature_c
         return Observation(
-            at=at, used=self.used, utilization_percent=NOT_REPORTED if busy is None else busy, source=source
+            at=at,
+            used=self.used,
+            utilization_percent=NOT_REPORTED if busy is None else busy,
+            temperature_c=NOT_REPORTED if warm is None else warm,
+            source=source,
         )
 
 
@@ -84,6 +101,21 @@ _ANSWER = msgspec.json.Decoder(_Answer)
 def metric_of(source: ObservationSource) -> str:
     """Return the metric of memory in use of an exporter."""
     return HAMI_USED if source is ObservationSource.HAMI else DCGM_USED
+
+
+def metrics_of(source: ObservationSource) -> tuple[str, ...]:
+    """Return every metric of an exporter that is read."""
+    return (
+        (HAMI_USED,) if source is ObservationSource.HAMI else (DCGM_USED, DCGM_UTILIZATION, DCGM_TEMPERATURE)
+    )
+
+
+def find_card(fleet: Fleet, card: SeenCard) -> PhysicalGpu | None:
+    """Return a card as it is known in a fleet; None: it is none of its."""
+    gpu = fleet.gpu(card.uuid)
+    if gpu is None and card.index is not None:
+        gpu = fleet.gpu(name_card(card.node, card.index))
+    return gpu
 
 
 def read_exporter(text: str) -> list[SeenCard]:
@@ -141,6 +173,7 @@ def _series_in(text: str) -> Iterator[_Series]:
 def _cards_of(series: Iterable[_Series]) -> list[SeenCard]:
     used: dict[CardKey, Mib] = {}
     busy: dict[CardKey, int] = {}
+    warm: dict[CardKey, int] = {}
     for each in series:
         if each.labels.get("GPU_I_ID") or each.labels.get("GPU_I_PROFILE"):
             continue
@@ -149,12 +182,21 @@ def _cards_of(series: Iterable[_Series]) -> list[SeenCard]:
             continue
         if each.name == DCGM_UTILIZATION and 0 <= each.value <= 100:
             busy[key] = int(each.value)
+        elif each.name == DCGM_TEMPERATURE and -273 <= each.value <= 1000:
+            warm[key] = int(each.value)
         elif each.name in {DCGM_USED, HAMI_USED} and each.value >= 0:
             mib = each.value if each.name == DCGM_USED else each.value / _BYTES_PER_MIB
             if mib <= MAX_MIB:
                 used[key] = Mib(math.ceil(mib))
     return [
-        SeenCard(node=key[0], uuid=key[1], index=key[2], used=mib, utilization_percent=busy.get(key))
+        SeenCard(
+            node=key[0],
+            uuid=key[1],
+            index=key[2],
+            used=mib,
+            utilization_percent=busy.get(key),
+            temperature_c=warm.get(key),
+        )
         for key, mib in used.items()
     ]
 

@@ -32,6 +32,7 @@ def test_a_card_nobody_saw_is_counted_by_the_books() -> None:
         usable_mib=32_600,
         held_mib=8_000,
         releasing_mib=0,
+        reserved_mib=0,
         unmanaged_mib=None,
         margin_mib=100,
         free_mib=24_500,

@@ -108,7 +108,8 @@ def _add_node(table: Table, node: NodeLine) -> None:
 def _verdict(card: CardLine) -> str:
     by_memory = card.reason is Reason.INSUFFICIENT_VRAM
     words = f"short by {card.short_mib:,}" if by_memory else str(card.reason or "fits")
-    return f"{words}; {card.releasing_mib:,} releasing" if card.releasing_mib else words
+    parts = {"releasing": card.releasing_mib, "reserved in advance": card.reserved_mib}
+    return "; ".join([words, *(f"{mib:,} {name}" for name, mib in parts.items() if mib)])
 
 
 def _history(story: PodStory) -> Iterator[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from vramline.errors import InvariantError
-from vramline.explain.figures import Basis, Figures, age_at, figures_at, is_fresh
+from vramline.explain.figures import Basis, Figures, age_at, figures_at, is_fresh, reserved_on
 from vramline.explain.ghosts import ghosts_on, say_ghost, say_strangers
 from vramline.explain.text import clip, seconds
 from vramline.model.claim import Claim, ClaimState
@@ -42,6 +42,8 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True):
     held_mib: int
     releasing_mib: int
     """Part of `held_mib`: pods that are ending and not proved gone."""
+    reserved_mib: int
+    """Part of `held_mib`: reserved in advance, for pods that are yet to come."""
     unmanaged_mib: int | None
     margin_mib: int
     free_mib: int
@@ -113,6 +115,7 @@ def card_state(
     notes = [*_notes_of_card(fleet, gpu), *_notes_of_figures(figures, age_s), *_notes_of_claims(claims, seen)]
     ghosts = ghosts_on(fleet, uuid, now=now, max_age_s=max_age_s)
     notes += map(say_ghost, ghosts)
+    notes += _notes_of_reservations(claims, now=now)
     if grace_s is not None:
         shown = {ghost.pod for ghost in ghosts}
         hidden = tuple(claim for claim in claims if claim.pod not in shown)
@@ -128,6 +131,7 @@ def card_state(
         usable_mib=figures.usable,
         held_mib=figures.held,
         releasing_mib=figures.releasing,
+        reserved_mib=reserved_on(fleet, uuid),
         unmanaged_mib=figures.unmanaged,
         margin_mib=figures.margin,
         free_mib=figures.free,
@@ -215,6 +219,13 @@ def _notes_of_claims(claims: tuple[Claim, ...], seen: Observation | None) -> Ite
         )
         if used > claim.mib:
             yield f"{claim.pod} uses {format_mib(used)}, {format_mib(used - claim.mib)} more than it claimed"
+
+
+def _notes_of_reservations(claims: tuple[Claim, ...], *, now: float) -> Iterator[str]:
+    for claim in claims:
+        if claim.until is not None:
+            rest = seconds(max(0.0, claim.until - now))
+            yield f"{format_mib(claim.mib)} are reserved in advance for {claim.pod}, for {rest} more"
 
 
 def _notes_of_ghosts(claims: tuple[Claim, ...], *, ended_before: float, now: float) -> Iterator[str]:

@@ -193,16 +193,17 @@ _FINDERS: tuple[Callable[[_Search], Iterator[Counterfactual]], ...] = (
 )
 
 
-def _pods_on(fleet: Fleet, name: str, *, releasing: bool) -> list[LeavingPod]:
+def _pods_on(fleet: Fleet, node_name: str, *, releasing: bool) -> list[LeavingPod]:
     """Return the pods with claims on a node, and the MiB they claim there in all."""
-    node = fleet.node(name)
+    node = fleet.node(node_name)
     pods: dict[str, LeavingPod] = {}
     for gpu in () if node is None else node.gpus:
         for claim in fleet.ledger.of_card(gpu.uuid):
             if (claim.state is ClaimState.RELEASING) == releasing:
                 known = pods.get(claim.pod_uid)
                 mib = claim.mib + (0 if known is None else known.mib)
-                pods[claim.pod_uid] = LeavingPod(claim.pod, claim.pod_uid, mib)
+                name = claim.pod if claim.until is None else f"the reservation of {claim.pod}"
+                pods[claim.pod_uid] = LeavingPod(name, claim.pod_uid, mib)
     return list(pods.values())
 
 

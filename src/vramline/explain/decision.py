@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from vramline.errors import InvariantError
 from vramline.explain.counterfactuals import Counterfactual, find_counterfactuals
-from vramline.explain.figures import Basis, age_at, figures_at, rows_of
+from vramline.explain.figures import Basis, age_at, figures_at, reserved_on, rows_of
 from vramline.explain.message import explain_hosts, message_of, warning_sentences
 from vramline.explain.nearness import Survey, survey_nodes
 from vramline.model.ask import PolicyName, RealtimeMode
@@ -48,6 +48,8 @@ class CardLine(msgspec.Struct, frozen=True, kw_only=True):
     held_mib: int
     releasing_mib: int
     """Part of `held_mib`."""
+    reserved_mib: int = 0
+    """Part of `held_mib`: reserved in advance, for pods that are yet to come."""
     unmanaged_mib: int | None
     """None by the books: nobody looked, or the mode does not count it."""
     margin_mib: int
@@ -178,6 +180,7 @@ def _card_line(fleet: Fleet, decision: Decision, row: int) -> CardLine:
         usable_mib=figures.usable,
         held_mib=figures.held,
         releasing_mib=figures.releasing,
+        reserved_mib=reserved_on(fleet, gpu.uuid),
         unmanaged_mib=figures.unmanaged,
         margin_mib=figures.margin,
         free_mib=figures.free,

@@ -6,7 +6,7 @@ from typing import Literal
 from vramline.model.columns import NEVER
 from vramline.model.fleet import Fleet
 
-__all__ = ["Basis", "Figures", "age_at", "figures_at", "is_fresh", "rows_of"]
+__all__ = ["Basis", "Figures", "age_at", "figures_at", "is_fresh", "reserved_on", "rows_of"]
 
 Basis = Literal["books", "observed"]
 """What `free` rests on: the claims alone, or a fresh look at the card as well."""
@@ -59,6 +59,11 @@ def age_at(fleet: Fleet, row: int, *, now: float) -> float | None:
 def is_fresh(fleet: Fleet, row: int, *, now: float, max_age_s: float) -> bool:
     """Whether the last look at a card is young enough to count, judged exactly as `decide` does."""
     return fleet.columns.is_fresh(row, now=now, max_age_s=max_age_s)
+
+
+def reserved_on(fleet: Fleet, uuid: str) -> int:
+    """Return what is reserved in advance on a card, in MiB."""
+    return sum(claim.mib for claim in fleet.ledger.of_card(uuid) if claim.until is not None)
 
 
 def rows_of(fleet: Fleet, number: int) -> range:

@@ -81,6 +81,9 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """When the last of its containers ended or its object vanished; None: not yet."""
     used_at_end: Mib | None = None
     """What the card showed when the release began; the figure that must drop where no process is listed."""
+    until: float | None = None
+    """Of an advance claim, which is promised to whoever shows its token: when it ends by itself. Its `pod` is
+    the owner and its `pod_uid` the token's seal; None: the claim of a pod."""
 
     def ran_before(self, at: float) -> bool:
         """Whether a sample taken at `at` can already contain this pod's memory."""

@@ -54,6 +54,10 @@ class Cluster(Protocol):
         """One node as this pod may use it, as a fleet of its own that is only to be read."""
         ...
 
+    def reserved_on(self, pod: Pod) -> list[str]:
+        """The nodes on which memory is reserved for this pod in advance; it can take over one of them."""
+        ...
+
     def leads(self) -> bool:
         """Whether this process may bind pods now."""
         ...

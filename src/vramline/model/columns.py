@@ -8,7 +8,7 @@ Rules read the arrays through `GpuColumns.<name>`, which are views cut to the ro
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -251,6 +251,14 @@ class GpuColumns:
         """The same for one row."""
         arrays = self._arrays
         return bool(arrays["observed_at"][row] >= now - max_age_s and arrays["void_at"][row] > now)
+
+    def keep_promises(self, cards: Iterable[str]) -> bool:
+        """Whether all these cards are known, and none of them promises more than it has."""
+        rows = [self.row_of.get(uuid) for uuid in cards]
+        return all(
+            row is not None and min(self.free_books[row], self.slots_left[row], self.cores_left[row]) >= 0
+            for row in rows
+        )
 
     def write_times(
         self, number: int, *, at: float, void_at: float, utilization: Mapping[str, int | Unknown]

@@ -107,6 +107,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """Whether HAMi's device plugin has yet to hand out its devices."""
     reserves_group: tuple[str, str] | None = None
     """A reservation pod of KAI: (group, UUID of the card it holds). It claims no memory itself."""
+    advances: tuple[str, ...] = ()
+    """Seals of the reservations whose tokens it shows: it takes over one of them when it is bound."""
     notes: tuple[str, ...] = ()
     """What the manifest says that Vramline does not act on, one sentence each."""
 

@@ -29,6 +29,7 @@ from vramline.scheduler.past import Past
 from vramline.scheduler.preempter import Preempter, hear_filter
 from vramline.scheduler.preemption import preempt_pods
 from vramline.scheduler.replies import ERROR_REPLIES, encode, read_body, refusal_of, reply
+from vramline.scheduler.reservation_calls import ReservationCalls
 from vramline.scheduler.snapshot import take_snapshot
 from vramline.scheduler.verbs import bind_pod, filter_nodes, prioritize_nodes
 from vramline.scheduler.views import list_gpus, list_nodes, list_pods, tell_pod
@@ -70,6 +71,7 @@ def build_app(  # noqa: PLR0913 — one parameter a part
     faces.preempter = preempter
     faces.chronicle = chronicle
     past = Past(journal, cluster.now, chronicle)
+    calls = ReservationCalls(cluster)
     hot: dict[str, _HotEndpoint] = {
         "/filter": faces.filter,
         "/prioritize": faces.prioritize,
@@ -79,6 +81,7 @@ def build_app(  # noqa: PLR0913 — one parameter a part
         "/preempt": faces.preempt,
         "/webhook": faces.review,
         "/api/v1/whatif": faces.what_if,
+        "/api/v1/reservations": calls.make,
     }
     gets: dict[str, _Endpoint] = {
         "/api/v1/gpus": faces.gpus,
@@ -89,6 +92,7 @@ def build_app(  # noqa: PLR0913 — one parameter a part
         "/api/v1/decisions": past.decisions,
         "/api/v1/gpus/{gpu:path}/history": past.card,
         "/api/v1/history": past.state,
+        "/api/v1/reservations": calls.list_all,
         "/snapshot": faces.snapshot,
         "/metrics": faces.metrics,
         "/healthz": faces.health,
@@ -99,10 +103,12 @@ def build_app(  # noqa: PLR0913 — one parameter a part
             *(Route(path, _by_request(answer), methods=["POST"]) for path, answer in hot.items()),
             *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()),
             *(Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()),
+            Route("/api/v1/reservations/{token}", calls.end, methods=["DELETE"]),
         ],
         exception_handlers=ERROR_REPLIES,
     )
     app.hot = {path: partial(_answer, answer) for path, answer in hot.items()}
+    app.reservation_calls = calls
     return app
 
 
@@ -111,6 +117,8 @@ class SchedulerApp(Starlette):
 
     hot: Mapping[str, Callable[[bytes], Awaitable[tuple[int, bytes]]]] = MappingProxyType({})
     """By path, what kube-scheduler asks about every pod: from a POST's body to status and JSON."""
+    reservation_calls: ReservationCalls
+    """Answers 501 until it is given who makes reservations."""
 
 
 async def _answer(answer: _HotEndpoint, body: bytes) -> tuple[int, bytes]:

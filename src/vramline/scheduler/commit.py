@@ -71,6 +71,11 @@ class Committer:
         """Whether anything may be written now."""
         return self._epoch() is not None
 
+    @property
+    def epoch(self) -> int | None:
+        """The term in which this replica leads at this moment; None: it does not."""
+        return self._epoch()
+
     async def bind(self, pod_uid: str, node: str) -> BindOutcome:
         """Claim cards of `node` for a pod and bind it, or say why not: both are stored, or the claim goes."""
         lost = Lost("", retry=True)
@@ -83,7 +88,7 @@ class Committer:
             if self._live.nodes_promised_to(pod_uid):
                 continue  # it could not be taken back
             alone = self._live.view_of(node, pod)
-            decision = self._decide_on(pod, alone)
+            decision = self._decide_on(pod, alone, node)
             if decision.placement is None:
                 self._eyes.checks.refused(alone, decision)
                 rules = self._live.rules_for(pod.ask)
@@ -93,7 +98,8 @@ class Committer:
             reservation = reservation_of(decision, epoch=self._epoch() or 0)
             self._live.hold(reservation)
             try:
-                written = await self.desk.write(node, add=reservation.claims)
+                taken = self._live.taken_over_by(pod_uid)
+                written = await self.desk.write(node, add=reservation.claims, remove=taken)
                 if isinstance(written, Written):
                     return await self._bind(pod, decision.placement, version, written.ledger)
             finally:
@@ -144,7 +150,7 @@ class Committer:
             if self._refusal(pod_uid, node):
                 return ""
             pod = self._live.pods[pod_uid]
-            decision = self._decide_on(pod, self._live.view_of(node, pod))
+            decision = self._decide_on(pod, self._live.view_of(node, pod), node)
             if decision.placement is None or decision.mode is RealtimeMode.DISABLED:
                 return ""
             chosen = {share.uuid for share in decision.placement.gpus}
@@ -162,7 +168,7 @@ class Committer:
         if self._refusal(pod_uid, node):
             return ""
         pod = self._live.pods[pod_uid]
-        decision = self._decide_on(pod, self._live.view_of(node, pod))
+        decision = self._decide_on(pod, self._live.view_of(node, pod), node)
         if decision.placement is None or decision.mode is not RealtimeMode.STRICT:
             return ""
         if {share.uuid for share in decision.placement.gpus} <= looked:
@@ -183,11 +189,18 @@ class Committer:
             return f"no node {node}"
         return why_hami_waits(self._live, pod, node)
 
-    def _decide_on(self, pod: Pod, node: Fleet) -> Decision:
-        """Decide about one node alone."""
+    def _decide_on(self, pod: Pod, view: Fleet, node: str) -> Decision:
+        """Decide about one node alone; cards that were reserved for the pod come first."""
         if pod.ask is None:
             raise RequestError(subject=f"Pod {pod.key}", problem="asks for no GPU; nothing is to be claimed")
-        return decide(node, pod.ask, self._live.rules_for(pod.ask), now=self._live.now())
+        rules, now = self._live.rules_for(pod.ask), self._live.now()
+        reserved = tuple(claim.gpu for claim in self._live.reserved_for(pod, node))
+        if reserved and not pod.ask.constraints.use_uuids:
+            wishes = msgspec.structs.replace(pod.ask.constraints, use_uuids=reserved)
+            there = decide(view, msgspec.structs.replace(pod.ask, constraints=wishes), rules, now=now)
+            if there.placement is not None:
+                return there
+        return decide(view, pod.ask, rules, now=now)
 
     async def _bind(self, pod: Pod, placement: Placement, version: str, ledger: GpuLedger) -> BindOutcome:
         """Write the binding. `version` was read before the claim was stored."""

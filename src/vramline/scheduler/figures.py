@@ -95,6 +95,7 @@ def _card(cluster: Cluster, uuid: str) -> Iterator[Sample]:
         "margin": card.margin_mib,
         "held": card.held_mib,
         "releasing": card.releasing_mib,
+        "reserved": card.reserved_mib,
         "unmanaged": card.unmanaged_mib,
         "used": card.used_mib,
         "free": card.free_mib,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from vramline.decide.adoption import adopt_pods
+from vramline.decide.whatif import copy_without_pods
 from vramline.errors import RequestError
 from vramline.model.ask import Ask
 from vramline.model.claim import Claim, ClaimState
@@ -18,10 +19,12 @@ from vramline.model.ledger import Reservation
 from vramline.model.node import Node, NodePool, NodeProblem, ProblemKind
 from vramline.model.pod import Pod, PodPhase
 from vramline.model.rules import Rules, rules_for
+from vramline.scheduler.advances import Advances
 from vramline.scheduler.clocks import PodMoments
 from vramline.scheduler.crowd import Crowd
 from vramline.scheduler.nominees import Nominees
 from vramline.scheduler.sightings import Sightings
+from vramline.scheduler.stored_ledgers import StoredLedgers, is_older
 from vramline.units import Mib
 from vramline.wire import keys
 from vramline.wire.kubernetes import NodeObject, PodObject
@@ -61,19 +64,17 @@ class LiveState:
         self._clock = clock
         self._node_objects: dict[str, NodeObject] = {}
         self._reports: dict[str, GpuReport] = {}
-        self._ledgers: dict[str, GpuLedger] = {}
+        self._ledgers = StoredLedgers()
         self._pods: dict[str, Pod] = {}
         self._versions: dict[str, str] = {}
         self._unreadable: dict[str, tuple[str, str]] = {}
         self._on_node: dict[str, set[str]] = {}
         self._under_way: dict[str, Reservation] = {}
         self._missed_at: dict[str, float] = {}
-        self._let_go: dict[str, set[str]] = {}
-        self._claimed_on: dict[str, set[str]] = {}
-        self._promised_at: dict[str, float] = {}
         self._broken: dict[str, dict[str, str]] = {}
         self._crowd = Crowd(self.fleet)
         self.nominees = Nominees(rules)
+        self._advances = Advances()
         self._moments = PodMoments()
 
     # ── what a scheduler asks ────────────────────────────────────────────────────────────────────
@@ -97,8 +98,22 @@ class LiveState:
         return self.rules if ask is None else rules_for(self.rules, ask)
 
     def view_of(self, node: str, pod: Pod) -> Fleet:
-        """One node as this pod may use it: with what is kept there for others taken. Only to be read."""
-        return self.nominees.view(self.fleet, node, pod, now=self.now())
+        """One node as this pod may use it: what is kept there for others taken, what it reserved free."""
+        view = self.nominees.view(self.fleet, node, pod, now=self.now())
+        own = self.reserved_for(pod, node)
+        return copy_without_pods(view, node, [own[0].pod_uid]) if own else view
+
+    def reserved_for(self, pod: Pod, node: str) -> tuple[Claim, ...]:
+        """The advance claims on a node that this pod would take over; empty: none, or not at this moment."""
+        if not pod.advances:
+            return ()
+        own = self._advances.choose(pod, self.ledger_of(node).claims, now=self.now())
+        return own if self.still_fits(own) else ()  # where leaders got in each other's way, nobody takes
+
+    def reserved_on(self, pod: Pod) -> list[str]:
+        """The nodes on which memory is reserved for this pod in advance."""
+        named = {node for seal in pod.advances for node in self._ledgers.nodes_of(seal)}
+        return sorted(node for node in named if self.reserved_for(pod, node))
 
     def version_of(self, pod_uid: str) -> str:
         """The resourceVersion of a pod as it was last seen."""
@@ -106,11 +121,11 @@ class LiveState:
 
     def ledger_of(self, node: str) -> GpuLedger:
         """A node's stored ledger as it was last seen; an empty one without version where none is stored."""
-        return self._ledgers.get(node) or GpuLedger(node=node)
+        return self._ledgers[node]
 
     def newest_epoch(self) -> int:
         """The highest epoch that any ledger was written in; a new leader's must be higher."""
-        return max((ledger.epoch for ledger in self._ledgers.values()), default=0)
+        return self._ledgers.newest_epoch()
 
     # ── what the API server tells ────────────────────────────────────────────────────────────────
 
@@ -144,27 +159,18 @@ class LiveState:
     def set_ledger(self, ledger: GpuLedger) -> None:
         """A ledger was written, by us or by another leader. A watch that lags behind changes nothing."""
         known = self.ledger_of(ledger.node)
-        if _is_older(ledger.resource_version, known.resource_version):
-            return
-        if ledger == known and ledger.node in self._ledgers:
-            return
-        stored = {claim.pod_uid for claim in ledger.claims}
-        self._index_claims(ledger.node, stored)
-        self._ledgers[ledger.node] = ledger
-        self._let_go[ledger.node] = self._let_go.get(ledger.node, set()) & stored
-        if not self._adds_what_is_held(known, ledger):
+        if self._ledgers.replace(ledger, now=self.now()) and not self._adds_what_is_held(known, ledger):
             self._rebuild(ledger.node)
 
     def drop_ledger(self, name: str) -> None:
         """A ledger was deleted; live pods keep what their annotations say."""
-        self._index_claims(name, set())
-        self._ledgers.pop(name, None)
+        self._ledgers.drop(name, now=self.now())
         self._rebuild(name)
 
     def set_pod(self, document: PodObject) -> None:
         """A pod was created or changed. One of ours that cannot be read freezes its node, and only that."""
         meta, uid = document.metadata, document.metadata.uid or ""
-        if _is_older(meta.resource_version or "", self._versions.get(uid, "")):
+        if is_older(meta.resource_version or "", self._versions.get(uid, "")):
             return  # a watch that lags behind what was read directly
         before, was = self._node_of(uid), self._pods.get(uid)
         self._versions[uid] = meta.resource_version or ""
@@ -176,18 +182,17 @@ class LiveState:
             self._pods.pop(uid, None)
             # Only a pod that we promised something may freeze its node: nonsense in another scheduler's pod
             # must not take a node away from everybody.
-            ours = keys.ALLOCATION in (meta.annotations or {}) or uid in self._claimed_on
+            ours = keys.ALLOCATION in (meta.annotations or {}) or bool(self._ledgers.nodes_of(uid))
             self._unreadable[uid] = (node if ours else "", str(error))
         self._missed_at.pop(uid, None)
         after = self._node_of(uid)
         self._move(uid, before, after)
         pod = self._pods.get(uid)
-        self.nominees.note(uid, pod)
-        self._crowd.note(uid, pod)
+        self._note(uid, pod)
         if was is not None and pod is not None and self._is_bound_as_promised(was, pod):
             adopt_pods(self.fleet, [pod], self.rules, self._stored_claims(after))
             return
-        for name in {before, after, *self._nodes_with_claims_of(uid)} - {""}:
+        for name in {before, after, *self._ledgers.nodes_of(uid)} - {""}:
             self._rebuild(name)
 
     def drop_pod(self, uid: str) -> None:
@@ -198,10 +203,9 @@ class LiveState:
         self._unreadable.pop(uid, None)
         self._moments.forget(uid)
         self._missed_at[uid] = self.now()
-        self.nominees.note(uid, None)
         self._move(uid, before, "")
-        self._crowd.note(uid, None)
-        for name in {before, *self._nodes_with_claims_of(uid)} - {""}:
+        self._note(uid, None)
+        for name in {before, *self._ledgers.nodes_of(uid)} - {""}:
             self._rebuild(name)
 
     def finish_listing_pods(self) -> None:
@@ -227,35 +231,47 @@ class LiveState:
         node = self._node_of(uid)
         self._pods.pop(uid, None)
         self.nominees.note(uid, None)
+        self._advances.note(uid, None)
         self._unreadable[uid] = (node, problem)
-        for name in {node, *self._nodes_with_claims_of(uid)} - {""}:
+        for name in {node, *self._ledgers.nodes_of(uid)} - {""}:
             self._rebuild(name)
 
     # ── binds under way ──────────────────────────────────────────────────────────────────────────
 
     def hold(self, reservation: Reservation) -> None:
-        """Promise cards to a pod before the promise is written; raises where that would over-promise."""
+        """Promise cards to a pod before the promise is written; raises where that would over-promise.
+
+        What was reserved for the pod in advance is taken over; `taken_over_by` says what must go from the
+        ledger in the write that stores the pod's own claims.
+        """
+        uid = reservation.claims[0].pod_uid
+        pod = self._pods.get(uid)
+        taken = () if pod is None else self.reserved_for(pod, reservation.node)
+        if taken:
+            self.fleet.remove_claims(taken[0].pod_uid)
+            reservation = self._advances.take(taken, reservation)
         self.fleet.reserve(reservation)
-        self._under_way[reservation.claims[0].pod_uid] = reservation
+        self.fleet.adopt(claim for claim in taken if not self._advances.is_covered(claim))
+        self._under_way[uid] = reservation
+
+    def taken_over_by(self, pod_uid: str) -> list[str]:
+        """The advance claims that a bind under way takes over."""
+        return self._advances.taken_by(pod_uid)
 
     def end_hold(self, pod_uid: str) -> None:
         """The bind is over, well or badly; from now on only what is stored counts."""
         reservation = self._under_way.pop(pod_uid, None)
+        self._advances.end(pod_uid)
         if reservation is not None and not self._is_stored(reservation):
             self._rebuild(reservation.node)
 
     def nodes_promised_to(self, pod_uid: str) -> list[str]:
         """The nodes whose stored ledgers name a pod."""
-        return sorted(self._nodes_with_claims_of(pod_uid))
+        return sorted(self._ledgers.nodes_of(pod_uid))
 
     def still_fits(self, claims: Iterable[Claim]) -> bool:
         """Whether cards on which these claims are held already are not over-promised by the books."""
-        columns = self.fleet.columns
-        for claim in claims:
-            row = columns.row_of.get(claim.gpu, -1)
-            if row < 0 or min(columns.free_books[row], columns.slots_left[row], columns.cores_left[row]) < 0:
-                return False
-        return True
+        return self.fleet.columns.keep_promises(claim.gpu for claim in claims)
 
     def is_held(self, pod_uid: str) -> bool:
         """Whether a bind of this pod is under way."""
@@ -272,8 +288,7 @@ class LiveState:
             card = self.fleet.gpu(each.claim.gpu)
             if card is not None:
                 self.sightings.freed.add(card.node)
-            for node in self._nodes_with_claims_of(each.claim.pod_uid):
-                self._let_go.setdefault(node, set()).add(each.claim.pod_uid)
+            self._ledgers.let_go(each.claim.pod_uid)
         return released
 
     def overdue(self) -> dict[str, set[str]]:
@@ -282,9 +297,11 @@ class LiveState:
 
     def overdue_on(self, node: str) -> set[str]:
         """The pods whose claims a node's ledger still has but that are over: free, or gone elsewhere."""
-        stored = {claim.pod_uid for claim in self.ledger_of(node).claims}
+        claims = self.ledger_of(node).claims
+        stored = {claim.pod_uid for claim in claims}
         elsewhere = {uid for uid in stored if self._node_of(uid) not in {"", node}}
-        return elsewhere | (self._let_go.get(node, set()) & stored)
+        ended = self._advances.over(claims, now=self.now())
+        return elsewhere | ended | (self._ledgers.are_let_go(node) & stored)
 
     def promises_not_kept(self) -> list[Pod]:
         """Pods whose promise has been waiting for its binding longer than the grace period.
@@ -292,11 +309,11 @@ class LiveState:
         A watch may lag: whoever takes such a promise back asks the API server for the pod.
         """
         found: list[Pod] = []
-        for uid in self._claimed_on:
+        for uid, promised_at in self._ledgers.promises():
             pod = self._pods.get(uid)
             if pod is None or pod.node is not None or uid in self._under_way:
                 continue
-            if self.now() - self._promised_at[uid] >= self.release_grace_s:
+            if self.now() - promised_at >= self.release_grace_s:
                 found.append(pod)
         return found
 
@@ -412,8 +429,7 @@ class LiveState:
         pod = self._pods.get(reservation.claims[0].pod_uid)
         if pod is None or pod.node not in {None, reservation.node}:
             return False
-        let_go = self._let_go.get(reservation.node, ())
-        stored = self.ledger_of(reservation.node).claims
+        let_go, stored = self._ledgers.are_let_go(reservation.node), self.ledger_of(reservation.node).claims
         return pod.uid not in let_go and all(claim in stored for claim in reservation.claims)
 
     def _is_bound_as_promised(self, was: Pod, pod: Pod) -> bool:
@@ -421,7 +437,7 @@ class LiveState:
         if was.phase is not PodPhase.PENDING or pod.phase is not PodPhase.BOUND or pod.node is None:
             return False
         node, stored = self.fleet.node(pod.node), self._stored_claims(pod.node).get(pod.uid, ())
-        if node is None or node.problem is not None or self._nodes_with_claims_of(pod.uid) != {pod.node}:
+        if node is None or node.problem is not None or self._ledgers.nodes_of(pod.uid) != {pod.node}:
             return False
         told = {share.uuid for share in pod.allocation.gpus} if pod.allocation is not None else set()
         held = {claim.gpu for claim in self.fleet.ledger.of_pod(pod.uid)}
@@ -433,10 +449,11 @@ class LiveState:
     def _stored_claims(self, name: str) -> dict[str, tuple[Claim, ...]]:
         """A node's stored claims by pod, without those that were let go or whose pod went elsewhere."""
         by_pod: dict[str, tuple[Claim, ...]] = {}
+        let_go = self._ledgers.are_let_go(name)
         for claim in self.ledger_of(name).claims:
             pod = self._pods.get(claim.pod_uid)
             elsewhere = pod is not None and pod.node not in {None, name}
-            if not elsewhere and claim.pod_uid not in self._let_go.get(name, ()):
+            if not elsewhere and claim.pod_uid not in let_go and not self._advances.is_covered(claim):
                 by_pod[claim.pod_uid] = (*by_pod.get(claim.pod_uid, ()), claim)
         return by_pod
 
@@ -445,7 +462,7 @@ class LiveState:
         for uid, claims in stored.items():
             if uid in self._pods or uid in self._unreadable:
                 continue
-            if not self.pods_are_complete or uid in self._under_way:
+            if not self.pods_are_complete or uid in self._under_way or claims[0].until is not None:
                 yield from claims
                 continue
             missed_at = self._missed_at.setdefault(uid, self.now())
@@ -466,34 +483,18 @@ class LiveState:
             ended_at = self._missed_at.setdefault(pod.uid, self.now())
         return msgspec.structs.replace(pod, phase=PodPhase.RELEASING, ended_at=ended_at)
 
-    def _index_claims(self, node: str, stored: set[str]) -> None:
-        """Remember which pods a node's ledger names, before the ledger is replaced."""
-        before = {claim.pod_uid for claim in self.ledger_of(node).claims}
-        for uid in before - stored:
-            self._claimed_on[uid].discard(node)
-            if not self._claimed_on[uid]:
-                del self._claimed_on[uid]
-                self._promised_at.pop(uid, None)
-        for uid in stored - before:
-            self._claimed_on.setdefault(uid, set()).add(node)
-            self._promised_at.setdefault(uid, self.now())
-
-    def _nodes_with_claims_of(self, uid: str) -> set[str]:
-        return self._claimed_on.get(uid, set())
-
     def _node_of(self, uid: str) -> str:
         pod = self._pods.get(uid)
         if pod is not None:
             return pod.node or ""
         return self._unreadable.get(uid, ("", ""))[0]
 
+    def _note(self, uid: str, pod: Pod | None) -> None:
+        for each in (self.nominees, self._crowd, self._advances):
+            each.note(uid, pod)
+
     def _move(self, uid: str, before: str, after: str) -> None:
         if before != after and before:
             self._on_node.get(before, set()).discard(uid)
         if after:
             self._on_node.setdefault(after, set()).add(uid)
-
-
-def _is_older(version: str, known: str) -> bool:
-    """Whether a resourceVersion is older than another of the same object; they are numbers since etcd 3."""
-    return version.isdigit() and known.isdigit() and int(version) < int(known)

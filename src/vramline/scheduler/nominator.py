@@ -177,4 +177,4 @@ class Nominator:
 
 def _wants_a_hint(pod: Pod) -> bool:
     """Whether a pod has no node to try yet, and no wishes that only kube-scheduler can weigh."""
-    return pod.is_plain and pod.nominated is None and pod.preempts_on is None
+    return pod.is_plain and pod.nominated is None and pod.preempts_on is None and not pod.advances

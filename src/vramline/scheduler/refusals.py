@@ -11,7 +11,7 @@ from vramline.model.decision import Decision
 from vramline.model.fleet import Fleet
 from vramline.model.reason import CODE_OF, FITS, Reason
 
-__all__ = ["REFUSALS", "UNKNOWN_NODE", "may_be_resolved"]
+__all__ = ["REFUSALS", "RESERVED_ELSEWHERE", "UNKNOWN_NODE", "may_be_resolved"]
 
 _TEXTS = {
     Reason.INSUFFICIENT_VRAM: "not enough VRAM is free",
@@ -45,6 +45,7 @@ REFUSALS: dict[int, str] = {CODE_OF[reason]: f"{reason}: {text}" for reason, tex
 """Text by code."""
 
 UNKNOWN_NODE = f"{Reason.NOT_A_CANDIDATE}: the node is not known here"
+RESERVED_ELSEWHERE = f"{Reason.NOT_A_CANDIDATE}: the pod's memory is reserved on another node"
 
 _TAKEN = [
     CODE_OF[reason] for reason in (Reason.INSUFFICIENT_VRAM, Reason.NO_SLOT_LEFT, Reason.INSUFFICIENT_CORES)

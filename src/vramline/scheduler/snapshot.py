@@ -38,7 +38,8 @@ def _ended_pods(cluster: Cluster) -> list[Pod]:
     """Return pods that are gone while their memory is held, as objects that are being deleted."""
     by_pod: dict[str, list[Claim]] = {}
     for claim in cluster.fleet.ledger:
-        if claim.pod_uid not in cluster.pods and cluster.fleet.gpu(claim.gpu) is not None:
+        is_pods = claim.pod_uid not in cluster.pods and claim.until is None
+        if is_pods and cluster.fleet.gpu(claim.gpu) is not None:
             by_pod.setdefault(claim.pod_uid, []).append(claim)
     return [_ended_pod(cluster, claims) for claims in by_pod.values()]
 

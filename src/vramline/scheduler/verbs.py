@@ -17,7 +17,7 @@ from vramline.model.fleet import NOT_HERE
 from vramline.model.pod import GpuShare, Pod, PodPhase
 from vramline.model.reason import CODE_OF, FITS, Reason
 from vramline.scheduler.journal import Journal
-from vramline.scheduler.refusals import REFUSALS, UNKNOWN_NODE, may_be_resolved
+from vramline.scheduler.refusals import REFUSALS, RESERVED_ELSEWHERE, UNKNOWN_NODE, may_be_resolved
 from vramline.wire.extender_v1 import (
     MAX_SCORE,
     AskedPod,
@@ -55,6 +55,10 @@ async def filter_nodes(cluster: Cluster, journal: Journal, args: ExtenderArgs) -
     if pod.ask is None:
         return _answer(args, None, {}, {})
     await cluster.recall(pod.uid)
+    home = _reserved_node(cluster, journal, pod, pod.ask, args.names)
+    if home is not None:
+        elsewhere = dict.fromkeys((name for name in args.names if name != home), RESERVED_ELSEWHERE)
+        return _answer(args, np.array([name == home for name in args.names]), elsewhere, {})
     if len(args.names) == 1 and _fits_alone(cluster, journal, pod, pod.ask, args.names[0]):
         return _answer(args, None, {}, {})
     numbers = cluster.fleet.node_numbers(args.names)
@@ -143,6 +147,16 @@ def _pod_of(cluster: Cluster, journal: Journal, document: AskedPod) -> Pod:
         pod = read_pod(read_asked_pod(document))
     journal.last_pod = document, pod
     return pod
+
+
+def _reserved_node(
+    cluster: Cluster, journal: Journal, pod: Pod, ask: Ask, names: tuple[str, ...]
+) -> str | None:
+    """Return the node among these on which the pod's memory is reserved, and where it fits still."""
+    if not pod.advances:
+        return None
+    homes = (name for name in cluster.reserved_on(pod) if name in names)
+    return next((home for home in homes if _fits_alone(cluster, journal, pod, ask, home)), None)
 
 
 def _fits_alone(cluster: Cluster, journal: Journal, pod: Pod, ask: Ask, node: str) -> bool:

@@ -79,7 +79,7 @@ def list_pods(cluster: Cluster, journal: Journal) -> list[PodView]:
     views = [_view(cluster, journal, pod) for pod in cluster.pods.values()]
     ended: dict[str, list[Claim]] = {}
     for claim in cluster.fleet.ledger:
-        if claim.pod_uid not in cluster.pods:
+        if claim.pod_uid not in cluster.pods and claim.until is None:
             ended.setdefault(claim.pod_uid, []).append(claim)
     views += [_view_ended(cluster, journal, claims) for claims in ended.values()]
     return sorted(views, key=lambda view: (view.pod, view.uid))
@@ -186,9 +186,11 @@ def _view_gone(record: DecisionRecord) -> PodView:
 def _explain_now(cluster: Cluster, pod: Pod) -> Explanation | None:
     if pod.ask is None or pod.phase is not PodPhase.PENDING:
         return None
-    rules, candidates = cluster.rules_for(pod.ask), cluster.candidates_for(pod)
-    decision = decide(cluster.fleet, pod.ask, rules, now=cluster.now(), candidates=candidates)
-    return explain_decision(cluster.fleet, decision, rules, candidates=candidates)
+    rules, candidates, fleet = cluster.rules_for(pod.ask), cluster.candidates_for(pod), cluster.fleet
+    for home in cluster.reserved_on(pod)[:1]:  # that node is its own, as far as it reserved it
+        fleet, candidates = cluster.view_of(home, pod), None
+    decision = decide(fleet, pod.ask, rules, now=cluster.now(), candidates=candidates)
+    return explain_decision(fleet, decision, rules, candidates=candidates)
 
 
 def _cards_of(cluster: Cluster, view: PodView) -> list[CardState]:

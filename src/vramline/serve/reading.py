@@ -80,6 +80,10 @@ class SeenCluster:
         """One node as this pod may use it."""
         return self.live.view_of(node, pod)
 
+    def reserved_on(self, pod: Pod) -> list[str]:
+        """The nodes on which memory is reserved for this pod in advance."""
+        return self.live.reserved_on(pod)
+
     def leads(self) -> bool:
         """Never: who only looks binds nothing."""
         return False

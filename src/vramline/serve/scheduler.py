@@ -22,7 +22,7 @@ from vramline.kube.lease import Callbacks, Elector, Terms
 from vramline.kube.objects import ObjectKey
 from vramline.kube.target import Target
 from vramline.scheduler.agent_streams import AgentStreams
-from vramline.scheduler.app import MAX_BODY, build_app
+from vramline.scheduler.app import MAX_BODY, SchedulerApp, build_app
 from vramline.scheduler.bell import StorageBell
 from vramline.scheduler.checks import Checks
 from vramline.scheduler.clocks import SteadyClock
@@ -36,6 +36,7 @@ from vramline.scheduler.nominator import HintRules, Nominator
 from vramline.scheduler.other_sources import OtherSources
 from vramline.scheduler.preempter import Preempter
 from vramline.scheduler.quick_http import quick_protocol
+from vramline.scheduler.reservations import Reservations
 from vramline.scheduler.tls import LiveTls
 from vramline.scheduler.waking import Waker
 from vramline.serve.agents import run_agent_listener
@@ -126,7 +127,11 @@ class SchedulerProcess:
             cluster = RealCluster(live, committer, preempter if self._preempts else None, nominator)
             history = TellingHistory(recorder.record)
             keeper = Keeper(cluster, history, self.settings)
-            server = self._server(cluster, history, feeds, checks, keeper.archive)
+            app = self._app(cluster, history, feeds, checks, keeper.archive)
+            app.reservation_calls.desk = Reservations(
+                live, committer, leader=lambda: elector.holder, tallies=checks.tallies
+            )
+            server = _server(app)
             stop = asyncio.Event()
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -218,10 +223,10 @@ class SchedulerProcess:
         )
         return Elector(client, self.election.lease, self.election.terms(identity), callbacks, rng=rng)
 
-    def _server(
+    def _app(
         self, cluster: RealCluster, history: History, feeds: Feeds, checks: Checks, chronicle: Chronicle
-    ) -> QuietServer:
-        app = build_app(
+    ) -> SchedulerApp:
+        return build_app(
             cluster,
             history,
             is_ready=feeds.synced.is_set,
@@ -229,17 +234,20 @@ class SchedulerProcess:
             checks=checks,
             chronicle=chronicle,
         )
-        config = uvicorn.Config(
-            app,
-            http=quick_protocol(app.hot, longest=MAX_BODY),
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=5,
-        )
-        return QuietServer(config)
+
+
+def _server(app: SchedulerApp) -> QuietServer:
+    config = uvicorn.Config(
+        app,
+        http=quick_protocol(app.hot, longest=MAX_BODY),
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=5,
+    )
+    return QuietServer(config)
 
 
 def _spare_the_collector() -> None:

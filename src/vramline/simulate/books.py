@@ -46,6 +46,7 @@ def read_books(fleet: Fleet, ledgers: Iterable[GpuLedger], pods: Mapping[str, Po
             continue
         for claim in ledger.claims:
             uid = claim.pod_uid if claim.pod_uid in pods else by_stand_in.get(_stand_in(claim.pod))
+            uid = uid if claim.until is None else None  # its pod is yet to come, whatever it is called
             own = claim if uid is None else msgspec.structs.replace(claim, pod_uid=uid)
             _sort(books, fleet, ledger.node, own, pods.get(own.pod_uid))
     return books

@@ -89,6 +89,11 @@ class EmbeddedCluster:
         del pod
         return self.fleet.only(node)
 
+    def reserved_on(self, pod: Pod) -> list[str]:
+        """Nothing is reserved in advance here."""
+        del pod
+        return []
+
     def leads(self) -> bool:
         """There is nobody else."""
         return True

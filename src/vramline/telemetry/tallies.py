@@ -30,6 +30,7 @@ class Happening(enum.Enum):
         ("result",),
     )
 
+    RESERVATIONS = ("vramline_reservations_total", "Reservations of memory in advance.", ("result",))
     NOMINATIONS = (
         "vramline_nominations_total",
         "Pods for which kube-scheduler was to be told ahead which node to try first.",

@@ -63,6 +63,7 @@ __all__ = [
     "OME_STORAGE_PREFIX",
     "OME_TASK_LABEL",
     "REALTIME_CHECK",
+    "RESERVATION",
     "RESERVED_GPU",
     "RESERVES",
     "SIDE_DOORS",
@@ -81,6 +82,8 @@ GPUS = "vramline.io/gpus"
 """Pod annotation: on how many GPUs."""
 REALTIME_CHECK = "vramline.io/realtime-check"
 """Pod annotation: the pod's own mode of the real-time check."""
+RESERVATION = "vramline.io/reservation"
+"""Pod annotation: tokens of reservations, one of which the pod takes over when it is bound."""
 ASK = "vramline.io/ask"
 """Pod annotation, sealed: the ask as it was before the webhook rewrote the limits."""
 ALLOCATION = "vramline.io/allocation"

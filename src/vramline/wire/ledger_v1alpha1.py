@@ -11,6 +11,7 @@ from vramline.model.claim import Claim
 from vramline.units import MAX_MIB, Mib
 from vramline.wire.decoding import convert_document
 from vramline.wire.own_objects import API_VERSION, OwnMeta, check_version
+from vramline.wire.times import Timestamp, moment_of, seconds_of
 from vramline.wire.uuids import card_of
 
 __all__ = ["GpuLedger", "decode_ledger", "encode_ledger"]
@@ -40,6 +41,7 @@ class _Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cores: Annotated[int, Meta(ge=0, le=100)] = 0
     epoch: _Epoch = 0
     mode: RealtimeMode = RealtimeMode.STRICT
+    until: Timestamp | None = None
 
 
 class _Spec(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +70,7 @@ def decode_ledger(document: object, *, subject: str = KIND) -> GpuLedger:
             cores=claim.cores,
             epoch=claim.epoch,
             mode=claim.mode,
+            until=None if claim.until is None else seconds_of(claim.until),
         )
         for uuid, on_card in (spec.claims or {}).items()
         for claim in on_card
@@ -92,6 +95,7 @@ def encode_ledger(ledger: GpuLedger) -> dict[str, object]:
             cores=claim.cores,
             epoch=claim.epoch,
             mode=claim.mode,
+            until=None if claim.until is None else moment_of(claim.until),
         )
         by_card.setdefault(claim.gpu, []).append(stored)
     meta = msgspec.to_builtins(OwnMeta(name=ledger.node, resource_version=ledger.resource_version or None))

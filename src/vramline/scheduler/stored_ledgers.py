@@ -1,0 +1,81 @@
+"""The ledgers as the API server last told them, and which pods each of them names."""
+
+from collections.abc import Iterator
+
+from vramline.wire.ledger_v1alpha1 import GpuLedger
+
+__all__ = ["StoredLedgers", "is_older"]
+
+
+class StoredLedgers:
+    """One ledger a node, indexed by the pods that hold claims in it."""
+
+    def __init__(self) -> None:
+        self._ledgers: dict[str, GpuLedger] = {}
+        self._claimed_on: dict[str, set[str]] = {}
+        self._promised_at: dict[str, float] = {}
+        self._let_go: dict[str, set[str]] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the nodes that have a ledger."""
+        return iter(self._ledgers)
+
+    def __getitem__(self, node: str) -> GpuLedger:
+        """Return a node's ledger; an empty one without version where none is stored."""
+        return self._ledgers.get(node) or GpuLedger(node=node)
+
+    def newest_epoch(self) -> int:
+        """Return the highest epoch that any ledger was written in."""
+        return max((ledger.epoch for ledger in self._ledgers.values()), default=0)
+
+    def replace(self, ledger: GpuLedger, *, now: float) -> bool:
+        """Take in a ledger; False: it says nothing new, because a watch lags behind or repeats itself."""
+        known = self[ledger.node]
+        if is_older(ledger.resource_version, known.resource_version):
+            return False
+        if ledger == known and ledger.node in self._ledgers:
+            return False
+        stored = {claim.pod_uid for claim in ledger.claims}
+        self._index(ledger.node, stored, now)
+        self._ledgers[ledger.node] = ledger
+        self._let_go[ledger.node] = self._let_go.get(ledger.node, set()) & stored
+        return True
+
+    def drop(self, node: str, *, now: float) -> None:
+        """Forget a ledger that was deleted."""
+        self._index(node, set(), now)
+        self._ledgers.pop(node, None)
+
+    def nodes_of(self, pod_uid: str) -> set[str]:
+        """Return the nodes whose ledgers name a pod."""
+        return self._claimed_on.get(pod_uid, set())
+
+    def promises(self) -> Iterator[tuple[str, float]]:
+        """Yield every pod that a ledger names, and when one was first seen to."""
+        return iter(list(self._promised_at.items()))
+
+    def let_go(self, pod_uid: str) -> None:
+        """Note that what a pod held is free, although it is stored still."""
+        for node in self.nodes_of(pod_uid):
+            self._let_go.setdefault(node, set()).add(pod_uid)
+
+    def are_let_go(self, node: str) -> set[str]:
+        """Return the pods whose claims a node's ledger has although they are over."""
+        return self._let_go.get(node, set())
+
+    def _index(self, node: str, stored: set[str], now: float) -> None:
+        """Remember which pods a node's ledger names, before the ledger is replaced."""
+        before = {claim.pod_uid for claim in self[node].claims}
+        for uid in before - stored:
+            self._claimed_on[uid].discard(node)
+            if not self._claimed_on[uid]:
+                del self._claimed_on[uid]
+                self._promised_at.pop(uid, None)
+        for uid in stored - before:
+            self._claimed_on.setdefault(uid, set()).add(node)
+            self._promised_at.setdefault(uid, now)
+
+
+def is_older(version: str, known: str) -> bool:
+    """Whether a resourceVersion is older than another of the same object; they are numbers since etcd 3."""
+    return version.isdigit() and known.isdigit() and int(version) < int(known)

@@ -127,14 +127,9 @@ class SchedulerProcess:
             cluster = RealCluster(live, committer, preempter if self._preempts else None, nominator)
             history = TellingHistory(recorder.record)
             keeper = Keeper(cluster, history, self.settings)
-            app = self._app(cluster, history, feeds, checks, keeper.archive)
-            app.reservation_calls.desk = Reservations(
-                live, committer, leader=lambda: elector.holder, tallies=checks.tallies
-            )
-            server = _server(app)
-            stop = asyncio.Event()
-            for number in (signal.SIGINT, signal.SIGTERM):
-                asyncio.get_running_loop().add_signal_handler(number, stop.set)
+            desk = Reservations(live, committer, leader=lambda: elector.holder, tallies=checks.tallies)
+            server = _server(self._app(cluster, history, feeds, checks, keeper.archive), desk)
+            stop = _stop_on_signals()
             log.info(
                 "scheduler.started",
                 listen=self.listener.getsockname()[:2],
@@ -236,7 +231,8 @@ class SchedulerProcess:
         )
 
 
-def _server(app: SchedulerApp) -> QuietServer:
+def _server(app: SchedulerApp, desk: Reservations) -> QuietServer:
+    app.reservation_calls.desk = desk
     config = uvicorn.Config(
         app,
         http=quick_protocol(app.hot, longest=MAX_BODY),
@@ -248,6 +244,14 @@ def _server(app: SchedulerApp) -> QuietServer:
         timeout_graceful_shutdown=5,
     )
     return QuietServer(config)
+
+
+def _stop_on_signals() -> asyncio.Event:
+    """Return what is set once somebody wants this process to end."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
 
 
 def _spare_the_collector() -> None:

@@ -15,7 +15,7 @@ from vramline.cli.source import ContextOption, KubeconfigOption, Source, open_so
 from vramline.errors import RequestError, VramlineError
 from vramline.explain.cards import CardState, NodeState
 from vramline.explain.history import DecisionRecord
-from vramline.scheduler.views import PodStory, PodView
+from vramline.explain.pods import PodStory, PodView
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

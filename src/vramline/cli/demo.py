@@ -86,7 +86,7 @@ def _greet(address: str, nodes: int, cards: int) -> None:
     found = address == "127.0.0.1:8780" and not is_cluster_configured()
     server = "" if found else f" --server http://{address}"
     typer.echo(f"vramline demo: {nodes} nodes, {cards} GPUs, serving http://{address}")
-    typer.echo("in another terminal:")
+    typer.echo("open that address in a browser; in another terminal:")
     for command, what in (
         ("gpus --watch", "every GPU, live"),
         ("nodes", "every node"),

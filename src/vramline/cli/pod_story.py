@@ -12,8 +12,8 @@ from rich.text import Text
 from vramline.cli.cluster_tables import gpus_table, shorten
 from vramline.cli.text import printable
 from vramline.explain.decision import CardLine, Explanation, NodeLine
+from vramline.explain.pods import PodStory, PodView
 from vramline.model.reason import Reason
-from vramline.scheduler.views import PodStory, PodView
 
 __all__ = ["pod_story"]
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import uvicorn
 import uvloop
 
+from vramline.dashboard.routes import build_pages
 from vramline.demo.life import Happening, LivingCluster
 from vramline.scheduler.app import build_app
 from vramline.scheduler.keeping import Keeper
@@ -61,7 +62,7 @@ async def _serve(
     tell: Callable[[Happening], None],
 ) -> None:
     config = uvicorn.Config(
-        build_app(life.cluster, life.history, chronicle=keeper.archive),
+        build_app(life.cluster, life.history, chronicle=keeper.archive, pages=build_pages),
         log_config=None,
         access_log=False,
         lifespan="off",

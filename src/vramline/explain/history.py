@@ -110,6 +110,11 @@ class History:
         entry = self._latest.get(pod)
         return None if entry is None else entry.read()
 
+    def get(self, number: int) -> DecisionRecord | None:
+        """Return a record by its number; None: it was forgotten, or there is none yet."""
+        place = number - self._entries[0].id if self._entries else -1
+        return self._entries[place].read() if 0 <= place < len(self._entries) else None
+
     def all(self) -> list[DecisionRecord]:
         """Return every record that is still kept, newest first."""
         return self.newest(len(self._entries))

@@ -12,15 +12,16 @@ Values stand in angle brackets, memory in MiB; what nobody could tell is <unknow
 
 from collections.abc import Iterator
 
-from vramline.explain.decision import CardLine, NodeLine, node_line
+from vramline.explain.decision import CardLine, Explanation, NodeLine, node_line
 from vramline.explain.figures import rows_of
+from vramline.explain.history import DecisionRecord
 from vramline.explain.nearness import survey_nodes
 from vramline.explain.text import card_name, say_ask
 from vramline.model.decision import Decision
 from vramline.model.fleet import Fleet
 from vramline.model.observation import Unknown
 
-__all__ = ["changed_since", "trace_lines"]
+__all__ = ["changed_since", "lines_of_explanation", "trace_lines"]
 
 
 def trace_lines(fleet: Fleet, decision: Decision, *, most_nodes: int | None = 50) -> list[str]:
@@ -39,6 +40,70 @@ def trace_lines(fleet: Fleet, decision: Decision, *, most_nodes: int | None = 50
     lines += _select_lines(decision, [node for node in nodes if node.fits], survey.fitting_nodes)
     lines.append(_allocate_line(decision))
     return lines
+
+
+def lines_of_explanation(pod: str, explanation: Explanation, record: DecisionRecord | None) -> list[str]:
+    """Return the lines that can still be written once a decision is history.
+
+    Which cards there were and what they said of themselves is not in it any more; `record` is what became of
+    the decision, None: nothing, it was only tried.
+    """
+    lines: list[str] = []
+    for node in explanation.nodes:
+        where = {"pod": pod, "node": node.node}
+        lines.append(
+            _line(
+                "GPU_FILTER",
+                **where,
+                PhysicalGPUs=len(node.gpus),
+                LedgerVersion=explanation.ledger_version,
+                Mode=explanation.mode,
+                Fits=node.fits,
+                Reason=node.reason or "none",
+            )
+        )
+        for card in node.gpus:
+            lines += _check_lines({**where, "gpu": card.uuid}, card)
+    for alternative in explanation.alternatives:
+        score = {"node": alternative.node, "Score": alternative.score}
+        lines.append(_line("GPU_SELECT", pod=pod, **score, Policy=explanation.policy))
+    lines.append(
+        _line(
+            "GPU_ALLOCATE",
+            pod=pod,
+            node="none" if record is None or record.node is None else record.node,
+            gpus="[" + " ".join(share.uuid for share in (() if record is None else record.gpus)) + "]",
+            NominatedNode=explanation.nominated or "none",
+            success=record is not None and record.node is not None,
+        )
+    )
+    return lines
+
+
+def _check_lines(where: dict[str, str], card: CardLine) -> Iterator[str]:
+    held = {"UsableMemory": _mib(card.usable_mib), "AllocatedMemory": _mib(card.held_mib)}
+    held |= {"UnmanagedMemory": _mib(card.unmanaged_mib), "Margin": _mib(card.margin_mib)}
+    held |= {"RequestedMemory": _mib(card.ask_mib)}
+    age = None if card.observed_age_s is None else f"{card.observed_age_s:.0f} s"
+    yield _line(
+        "IDLE_CHECK",
+        **where,
+        **held,
+        AvailableMemory=_mib(card.free_mib),
+        Enough=card.ask_mib <= card.free_mib,
+        Basis=card.basis,
+        ObservedAge=age,
+        Reason=card.reason or "none",
+    )
+    if card.releasing_mib:
+        once_released = card.free_mib + card.releasing_mib
+        yield _line(
+            "RESOURCE_CHECK",
+            **where,
+            ReleasingMemory=_mib(card.releasing_mib),
+            AvailableMemory=_mib(once_released),
+            Enough=card.ask_mib <= once_released,
+        )
 
 
 def changed_since(before: list[NodeLine], after: list[NodeLine]) -> list[str]:

@@ -5,7 +5,7 @@ Whatever is sent is answered with JSON; what is wrong with a request comes back 
 and recording.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from vramline.errors import RequestError
 from vramline.explain.chronicle import Chronicle
@@ -35,6 +35,7 @@ from vramline.scheduler.verbs import bind_pod, filter_nodes, prioritize_nodes
 from vramline.scheduler.views import list_gpus, list_nodes, list_pods, tell_pod
 from vramline.scheduler.webhook import MAX_REVIEW, answer_review
 from vramline.scheduler.whatif import answer_what_if
+from vramline.scheduler.window import SchedulerWindow
 from vramline.telemetry.metrics import CONTENT_TYPE, render_metrics
 from vramline.wire.admission import AdmissionOptions
 from vramline.wire.extender_v1 import NameLists, read_binding_args, read_extender_args, read_preemption_args
@@ -57,11 +58,13 @@ def build_app(  # noqa: PLR0913 — one parameter a part
     preempter: Preempter | None = None,
     checks: Checks | None = None,
     chronicle: Chronicle | None = None,
+    pages: Callable[[SchedulerWindow], Iterable[BaseRoute]] = lambda _window: (),
 ) -> "SchedulerApp":
     """Return the ASGI application over one cluster. `history` is read, and grows with extender calls.
 
     `chronicle` answers about what the history has forgotten; None: nobody does.
-    `preempter` hears which pods found no room; None: nobody is sent away for them.
+    `preempter` hears which pods found no room; None: nobody is sent away for them. `pages` are what people
+    look at, served beside everything else.
 
     Until `is_ready` the extender's verbs answer 503: kube-scheduler tries again, and nothing is decided on
     half of the truth.
@@ -104,6 +107,7 @@ def build_app(  # noqa: PLR0913 — one parameter a part
             *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()),
             *(Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()),
             Route("/api/v1/reservations/{token}", calls.end, methods=["DELETE"]),
+            *pages(SchedulerWindow(cluster, journal, chronicle)),
         ],
         exception_handlers=ERROR_REPLIES,
     )

@@ -9,6 +9,7 @@ from vramline.decide.engine import decide
 from vramline.explain.cards import CardState, NodeState, card_state, node_state
 from vramline.explain.decision import Explanation, explain_decision
 from vramline.explain.history import DecisionRecord
+from vramline.explain.pods import PodStory, PodView
 from vramline.model.ask import Ask, MibSize, ShareSize, UnsizedSize, WholeSize
 from vramline.model.claim import Claim
 from vramline.model.cluster import Cluster
@@ -16,44 +17,9 @@ from vramline.model.pod import GpuShare, Pod, PodPhase
 from vramline.scheduler.journal import Journal
 from vramline.units import format_mib
 
-__all__ = ["PodStory", "PodView", "list_gpus", "list_nodes", "list_pods", "say_ask", "tell_pod"]
+__all__ = ["explain_now", "list_gpus", "list_nodes", "list_pods", "say_ask", "tell_pod", "view_pod"]
 
 _GONE = "Gone"
-
-
-class PodView(msgspec.Struct, frozen=True, kw_only=True):
-    """One pod in a list."""
-
-    pod: str
-    uid: str
-    status: str
-    """Pending, Bound, Running, Releasing, Finished; Gone: only its last decisions are still known."""
-    asks: str
-    """What it wants of GPUs, for people; empty: nothing."""
-    node: str | None
-    gpus: list[GpuShare]
-    priority: int
-    age_s: float | None
-    reason: str | None
-    """Why it is pending, as of its last attempt; None: it is not pending, or was not tried yet."""
-    message: str
-    """What the last decision about it said."""
-
-
-class PodStory(msgspec.Struct, frozen=True, kw_only=True):
-    """One pod with everything that is known about why it is where it is."""
-
-    pod: PodView
-    now: Explanation | None
-    """For a pending pod: what a decision at this moment would say."""
-    decision: DecisionRecord | None
-    """The newest recorded decision."""
-    changed: list[str]
-    """What that decision saw differently than the one before it (filter and bind, or two attempts)."""
-    cards: list[CardState]
-    """The cards it holds, as they are now."""
-    history: list[DecisionRecord]
-    """Older decisions, newest first, without their nodes."""
 
 
 def list_gpus(cluster: Cluster) -> list[CardState]:
@@ -85,6 +51,15 @@ def list_pods(cluster: Cluster, journal: Journal) -> list[PodView]:
     return sorted(views, key=lambda view: (view.pod, view.uid))
 
 
+def view_pod(cluster: Cluster, journal: Journal, uid: str) -> PodView | None:
+    """Return one pod as it is in the list; None: it is not there."""
+    pod = cluster.pods.get(uid)
+    if pod is not None:
+        return _view(cluster, journal, pod)
+    claims = cluster.fleet.ledger.of_pod(uid)
+    return _view_ended(cluster, journal, list(claims)) if claims else None
+
+
 def tell_pod(
     cluster: Cluster, journal: Journal, key: str, older: Iterable[DecisionRecord] = ()
 ) -> PodStory | None:
@@ -96,7 +71,7 @@ def tell_pod(
     known = {record.id for record in records}
     records += [record for record in older if record.id not in known]
     records.sort(key=lambda record: -record.at)
-    view = next((view for view in list_pods(cluster, journal) if view.pod == key), None)
+    view = _find(cluster, journal, key)
     if view is None and not records:
         return None
     if view is None:
@@ -104,7 +79,7 @@ def tell_pod(
     pod = cluster.pods.get(view.uid)
     return PodStory(
         pod=view,
-        now=None if pod is None else _explain_now(cluster, pod),
+        now=None if pod is None else explain_now(cluster, pod),
         decision=records[0] if records else None,
         changed=journal.changes_of(key),
         cards=_cards_of(cluster, view),
@@ -132,6 +107,14 @@ def say_ask(ask: Ask) -> str:
             return (f"{ask.gpus} GPUs" if ask.gpus > 1 else "a GPU") + cores
         case _:
             assert_never(ask.size)
+
+
+def _find(cluster: Cluster, journal: Journal, key: str) -> PodView | None:
+    """Return the first of the pods with this name; a new one may have come while an old one holds memory."""
+    uids = [pod.uid for pod in cluster.pods.values() if pod.key == key]
+    if not uids:
+        uids = [claim.pod_uid for claim in cluster.fleet.ledger if claim.pod == key]
+    return view_pod(cluster, journal, min(uids)) if uids else None
 
 
 def _view(cluster: Cluster, journal: Journal, pod: Pod) -> PodView:
@@ -183,7 +166,8 @@ def _view_gone(record: DecisionRecord) -> PodView:
     )
 
 
-def _explain_now(cluster: Cluster, pod: Pod) -> Explanation | None:
+def explain_now(cluster: Cluster, pod: Pod) -> Explanation | None:
+    """Say what a decision about a pending pod would say at this moment; None: there is nothing to decide."""
     if pod.ask is None or pod.phase is not PodPhase.PENDING:
         return None
     rules, candidates, fleet = cluster.rules_for(pod.ask), cluster.candidates_for(pod), cluster.fleet

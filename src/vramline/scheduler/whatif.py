@@ -11,7 +11,8 @@ from msgspec import Meta
 from vramline.decide.engine import decide
 from vramline.decide.reserve import reservation_of
 from vramline.errors import RequestError
-from vramline.explain.decision import Explanation, explain_decision
+from vramline.explain.decision import explain_decision
+from vramline.explain.whatif import Blocked, WhatIfAnswer
 from vramline.model.ask import Ask, MibSize
 from vramline.model.cluster import Cluster
 from vramline.model.decision import Placement
@@ -21,7 +22,7 @@ from vramline.wire.decoding import convert_document
 from vramline.wire.kubernetes import PodObject
 from vramline.wire.pods import read_pod
 
-__all__ = ["Blocked", "WhatIfAnswer", "answer_what_if"]
+__all__ = ["answer_what_if"]
 
 _SUBJECT = "what-if"
 _FORMS = 'a v1 Pod that asks for a GPU, or {"pods": 5, "mib": 8000, "gpus": 1}'
@@ -33,25 +34,6 @@ class _Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     pods: Annotated[int, Meta(ge=1, le=1_000)] = 1
     mib: Annotated[int, Meta(ge=1, le=MAX_MIB)]
     gpus: Annotated[int, Meta(ge=1, le=64)] = 1
-
-
-class Blocked(msgspec.Struct, frozen=True, kw_only=True):
-    """The pods that found no place, and why: they are all alike, so one explanation serves them all."""
-
-    pods: int
-    explanation: Explanation
-
-
-class WhatIfAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What would happen if the pods came now, one after the other."""
-
-    asked: int
-    fit: int
-    by_node: dict[str, int]
-    """How many would go to each node."""
-    placements: list[Placement]
-    warnings: list[str]
-    blocked: Blocked | None
 
 
 def answer_what_if(cluster: Cluster, document: dict[str, Any]) -> WhatIfAnswer:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import structlog
 import uvicorn
 
+from vramline.dashboard.routes import build_pages
 from vramline.explain.chronicle import Chronicle
 from vramline.explain.ghosts import find_ghosts
 from vramline.explain.history import History
@@ -228,6 +229,7 @@ class SchedulerProcess:
             preempter=cluster.preempter,
             checks=checks,
             chronicle=chronicle,
+            pages=build_pages,
         )
 
 

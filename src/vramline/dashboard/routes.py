@@ -1,0 +1,148 @@
+"""Addresses of the pages. Whatever is asked, the answer is a page whose headers let nothing foreign in."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from importlib.resources import files
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from vramline.dashboard.cluster_page import ClusterPage
+from vramline.dashboard.markup import Templates
+from vramline.dashboard.pod_page import PodPage
+from vramline.dashboard.pods_page import Advice, PodsPage
+from vramline.dashboard.queries import read_card_query, read_pod_query
+from vramline.dashboard.streams import Scene, follow
+from vramline.dashboard.viewers import Gate, OpenGate, Viewer
+from vramline.dashboard.window import Window
+from vramline.errors import RequestError
+
+__all__ = ["build_pages"]
+
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+        " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_KINDS = {"css": "text/css", "js": "text/javascript", "txt": "text/plain", "svg": "image/svg+xml"}
+_MOST_STREAMS = 200
+"""Pages that are kept up to date at one time; whoever comes later gets a page that stands still."""
+
+_Page = Callable[[Request, Viewer], Response]
+
+
+def build_pages(window: Window, gate: Gate | None = None) -> Iterable[BaseRoute]:
+    """Return the routes of all pages over one scheduler. Without a gate it is for this machine alone."""
+    pages = _Pages(window, gate or OpenGate())
+    return [
+        *(
+            Route(path, pages.guard(page), methods=["GET"])
+            for path, page in (
+                ("/", pages.cluster),
+                ("/pods", pages.pods),
+                ("/pods/{namespace}/{name}", pages.pod),
+                ("/live/cluster", pages.live_cluster),
+                ("/live/pods", pages.live_pods),
+                ("/live/pods/{namespace}/{name}", pages.live_pod),
+            )
+        ),
+        Route("/assets/{tag}/{name}", _give_asset, methods=["GET"]),
+    ]
+
+
+class _Pages:
+    """One method an address."""
+
+    def __init__(self, window: Window, gate: Gate) -> None:
+        self._window = window
+        self._gate = gate
+        self._templates = Templates()
+        self._streams = 0
+        advice = Advice(window)
+        self._cluster = ClusterPage(window, self._templates)
+        self._pods = PodsPage(window, self._templates, advice)
+        self._pod = PodPage(window, self._templates)
+
+    def guard(self, page: _Page) -> Callable[[Request], Awaitable[Response]]:
+        """Ask who it is first, and turn what is wrong with a request into a page that says so."""
+
+        async def endpoint(request: Request) -> Response:
+            viewer = await self._gate.admit(request)
+            if isinstance(viewer, Response):
+                return _dress(viewer)
+            try:
+                return _dress(page(request, viewer))
+            except RequestError as error:
+                return _dress(self._refuse(400, str(error), viewer))
+
+        return endpoint
+
+    def cluster(self, request: Request, viewer: Viewer) -> Response:
+        return HTMLResponse(self._cluster.make(viewer, read_card_query(request.query_params)))
+
+    def pods(self, request: Request, viewer: Viewer) -> Response:
+        return HTMLResponse(self._pods.make(viewer, read_pod_query(request.query_params)))
+
+    def pod(self, request: Request, viewer: Viewer) -> Response:
+        key = _key_in(request)
+        page = self._pod.make(viewer, key)
+        if page is None:
+            return self._refuse(404, f"No pod {key} in the cluster, nor among the last decisions.", viewer)
+        return HTMLResponse(page)
+
+    def live_cluster(self, request: Request, viewer: Viewer) -> Response:
+        return self._stream(self._cluster.follow(viewer, read_card_query(request.query_params)), viewer)
+
+    def live_pods(self, request: Request, viewer: Viewer) -> Response:
+        return self._stream(self._pods.follow(viewer, read_pod_query(request.query_params)), viewer)
+
+    def live_pod(self, request: Request, viewer: Viewer) -> Response:
+        return self._stream(self._pod.follow(viewer, _key_in(request)), viewer)
+
+    def _stream(self, scene: Scene, viewer: Viewer) -> Response:
+        if self._streams >= _MOST_STREAMS:
+            return self._refuse(503, "Too many pages are open; this one stands still.", viewer)
+        return StreamingResponse(
+            self._counted(scene), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+        )
+
+    async def _counted(self, scene: Scene) -> AsyncIterator[bytes]:
+        self._streams += 1
+        try:
+            async for message in follow(scene, self._window.cluster.now):
+                yield message
+        finally:
+            self._streams -= 1
+
+    def _refuse(self, status: int, problem: str, viewer: Viewer) -> Response:
+        now = self._window.cluster.now()
+        page = self._templates.page("error.html", viewer=viewer, now=now, status=status, problem=problem)
+        return HTMLResponse(page, status_code=status)
+
+
+async def _give_asset(request: Request) -> Response:
+    """Give a file that came with the package; its address changes with its content, so it may be kept."""
+    name = request.path_params["name"]
+    there = {each.name: each for each in files("vramline.dashboard").joinpath("assets").iterdir()}
+    if name not in there:
+        return _dress(Response("no such file\n", status_code=404, media_type="text/plain"))
+    kind = _KINDS[name.rpartition(".")[2]]
+    kept = {"Cache-Control": "public, max-age=31536000, immutable"}
+    return _dress(Response(there[name].read_bytes(), media_type=kind, headers=kept))
+
+
+def _dress(response: Response) -> Response:
+    response.headers.update(_HEADERS)
+    response.headers.setdefault("Cache-Control", "no-store")
+    return response
+
+
+def _key_in(request: Request) -> str:
+    return f"{request.path_params['namespace']}/{request.path_params['name']}"

@@ -37,3 +37,18 @@ def plane(commands: Commands) -> Iterator[ControlPlane]:
     """An API server of this module's own, empty when it starts."""
     with control_plane(commands) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def minor(plane: ControlPlane) -> int:
+    """Which Kubernetes it is: 35 for 1.35."""
+    with plane.client() as client:
+        return int(client.get("/version").raise_for_status().json()["minor"].rstrip("+"))
+
+
+@pytest.fixture(autouse=True)
+def _is_there_yet(request: pytest.FixtureRequest) -> None:
+    """Skip what an older Kubernetes does not have: `pytest.mark.since(33)`."""
+    marker = request.node.get_closest_marker("since")
+    if marker is not None and (minor := request.getfixturevalue("minor")) < marker.args[0]:
+        pytest.skip(f"Kubernetes 1.{minor} does not have it")

@@ -204,7 +204,9 @@ def merge_of(before: Object, wanted: Object) -> Object:
 
 
 @pytest.mark.parametrize("attack", attacks.CHANGES.values(), ids=attacks.CHANGES)
-@pytest.mark.parametrize("part", ["", "/ephemeralcontainers", "/resize", "/status"])
+@pytest.mark.parametrize(
+    "part", ["", "/ephemeralcontainers", pytest.param("/resize", marks=pytest.mark.since(33)), "/status"]
+)
 @pytest.mark.parametrize("way", ["put", "patch"])
 def test_a_bound_pod_stays_what_it_is(
     tenant: httpx.Client,

@@ -20,6 +20,8 @@ from vramline.kube.reflector import Reflector, ReflectorTiming
 from vramline.wire.kubernetes import PodObject
 
 QUICK = ReflectorTiming(idle_s=2.0, pace=Pace(first_s=0.02, most_s=0.1))
+STREAMS_LISTS = pytest.mark.since(34)
+"""A watch that begins with what is there already."""
 NO_STREAM = Refuse(422, reason="Invalid")
 
 
@@ -112,7 +114,9 @@ async def agree(follower: Follower, author: Author) -> None:
     await until(lambda: follower.reflector.synced and follower.pods == author.pods)
 
 
-@pytest.mark.parametrize("streamed", [True, False], ids=["by watch", "by list"])
+@pytest.mark.parametrize(
+    "streamed", [pytest.param(True, marks=STREAMS_LISTS, id="by watch"), pytest.param(False, id="by list")]
+)
 def test_what_is_there_comes_first_and_then_what_changes(streamed: bool, proxy: FaultProxy) -> None:
     label = f"plain-{streamed}".lower()
     if not streamed:
@@ -190,6 +194,7 @@ def test_what_ended_unseen_is_told_by_the_next_snapshot(proxy: FaultProxy, plane
     assert len(asyncio.run(follow())) == 2
 
 
+@STREAMS_LISTS
 def test_lines_that_were_lost_are_found_by_a_resync(proxy: FaultProxy, plane: ControlPlane) -> None:
     async def follow() -> None:
         async with admin(plane) as direct, kube_client(proxy.kubeconfig) as client:
@@ -247,6 +252,7 @@ def test_a_refused_watch_is_tried_again(proxy: FaultProxy, plane: ControlPlane) 
     asyncio.run(follow())
 
 
+@STREAMS_LISTS
 def test_a_silent_connection_is_given_up(proxy: FaultProxy, plane: ControlPlane) -> None:
     proxy.add(drop(b"."), query="watch=true")  # connected, and not a word
 

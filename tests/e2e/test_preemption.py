@@ -276,9 +276,9 @@ def test_where_vram_alone_is_short_exactly_who_is_in_the_way_goes_and_nobody_tak
     machine.create("thief", 8_000, "least", asks={})
     wait_until(lambda: "KeptForAnother" in machine.told("thief"), "a refusal")
 
-    machine.end("in-the-way")
     before = attempts(vramline, "sliced/new")
     machine.report()
+    machine.end("in-the-way")
     wait_until(lambda: attempts(vramline, "sliced/new") > before, "another attempt while the memory is used")
     assert "nodeName" not in machine.pod("new")["spec"]
 

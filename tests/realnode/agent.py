@@ -1,21 +1,17 @@
 """The agent's shipped DaemonSet, made to run on a real node of the tests: without its image and a GPU."""
 
 import copy
-import sys
-from pathlib import Path
 
 from controlplane.plane import ControlPlane
 from controlplane.processes import free_port
 from fakenvml import FakeNvml
 from install.rendered import Object
-from realnode.image import IMAGE
+from realnode.own_python import run_own_python
 
 __all__ = ["RUNTIME_CLASS", "agent_for_real_node"]
 
 RUNTIME_CLASS: Object = {"metadata": {"name": "nvidia"}, "handler": "runc"}
 """The runtime that the agent asks for; here it is the only one there is."""
-
-_SOURCE = Path(__file__).parents[2] / "src"
 
 
 def agent_for_real_node(shipped: Object, plane: ControlPlane, nvml: FakeNvml, *, streams: int) -> Object:
@@ -28,7 +24,7 @@ def agent_for_real_node(shipped: Object, plane: ControlPlane, nvml: FakeNvml, *,
     adapted = copy.deepcopy(shipped)
     spec = adapted["spec"]["template"]["spec"]
     [agent] = spec["containers"]
-    agent |= {"image": IMAGE, "imagePullPolicy": "Never", "command": [sys.executable, "-m", "vramline"]}
+    run_own_python(spec, agent, nvml.library.parent, nvml.state.parent)
     agent["args"] = [each for each in agent["args"] if not each.startswith("--scheduler=")]
     agent["args"] += [f"--scheduler=127.0.0.1:{streams}", f"--metrics-listen=127.0.0.1:{port}"]
     agent["args"] += [f"--library={nvml.library}", "--report-interval=1s"]
@@ -40,9 +36,4 @@ def agent_for_real_node(shipped: Object, plane: ControlPlane, nvml: FakeNvml, *,
     agent["ports"] = [{"name": "metrics", "containerPort": port}]
     for probe in ("livenessProbe", "readinessProbe"):
         agent[probe]["httpGet"]["host"] = "127.0.0.1"
-    python = [Path("/usr"), Path("/lib"), Path("/lib64"), Path(sys.base_prefix), Path(sys.prefix), _SOURCE]
-    for number, folder in enumerate(dict.fromkeys([*python, nvml.library.parent, nvml.state.parent])):
-        name = f"machine-{number}"
-        spec["volumes"].append({"name": name, "hostPath": {"path": str(folder), "type": "Directory"}})
-        agent["volumeMounts"].append({"name": name, "mountPath": str(folder), "readOnly": True})
     return adapted

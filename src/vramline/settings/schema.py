@@ -11,6 +11,7 @@ import msgspec
 
 from vramline.model.ask import PolicyName, RealtimeMode
 from vramline.settings.observation_feeds import as_observations
+from vramline.settings.platforms import as_platforms
 from vramline.settings.values import (
     Address,
     as_address,
@@ -203,6 +204,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """MiB that the file may take. Default 256: a week of a hundred busy cards, or hours of ten thousand."""
     history_max_age_s: float = 7 * 86_400.0
     """Seconds after which history is dropped. Default a week: last Friday's question is asked on Monday."""
+    platforms: str = ""
+    """What reservation pods need on a kind of machine, as JSON. Default empty: Tegra's boards alone need more
+    than the device, the folder of their libraries."""
     log_level: LogLevel = LogLevel.INFO
     """The least important line that is logged. Default info."""
     log_format: LogFormat = LogFormat.AUTO
@@ -406,6 +410,10 @@ SETTINGS: tuple[Setting, ...] = (
         field="history_max_age_s",
         parse=as_history_age,
         accepted="a duration from 1m to 366d, such as 36h or 7d",
+        name="platforms",
+        field="platforms",
+        parse=as_platforms,
+        accepted="by platform: libraries, environment, runtimeClass, devices, groups, annotations, privileged",
     ),
     Setting(name="logLevel", field="log_level", parse=one_of(LogLevel), accepted=_words(LogLevel)),
     Setting(name="logFormat", field="log_format", parse=one_of(LogFormat), accepted=_words(LogFormat)),

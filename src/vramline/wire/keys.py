@@ -2,11 +2,13 @@
 
 __all__ = [
     "ALLOCATION",
+    "ARCHITECTURE",
     "ASK",
     "CONDITION_PLACED",
     "CONDITION_PREEMPTOR",
     "FREED",
     "GFD_COUNT",
+    "GFD_MACHINE",
     "GFD_MEMORY",
     "GFD_MIG_STRATEGY",
     "GFD_PRODUCT",
@@ -62,6 +64,7 @@ __all__ = [
     "OME_SERVICE_LABEL",
     "OME_STORAGE_PREFIX",
     "OME_TASK_LABEL",
+    "PLATFORM",
     "REALTIME_CHECK",
     "RESERVATION",
     "RESERVED_GPU",
@@ -102,6 +105,8 @@ GPUS_PHYSICAL = "vramline.io/gpus-physical"
 """Node annotation: the physical GPUs, where no label tells them."""
 FREED = "vramline.io/freed"
 """Annotation of the scheduler's own CSIStorageCapacity: its change has refused pods tried again."""
+PLATFORM = "vramline.io/platform"
+"""Node label: the kind of machine, where it is not recognised or should count as another."""
 RESERVED_GPU = "vramline.io/reserved-gpu"
 """Annotation of a reservation pod, written by itself: the UUID of the card that kubelet gave to it."""
 RESERVES = "vramline.io/reserves"
@@ -169,6 +174,7 @@ HAMI_CORDON = "hami.io/device-cordon"
 
 # ── GPU-feature-discovery labels ─────────────────────────────────────────────────────────────────────
 GFD_COUNT = "nvidia.com/gpu.count"
+GFD_MACHINE = "nvidia.com/gpu.machine"
 GFD_MEMORY = "nvidia.com/gpu.memory"
 GFD_REPLICAS = "nvidia.com/gpu.replicas"
 GFD_PRODUCT = "nvidia.com/gpu.product"
@@ -180,6 +186,8 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """Annotation of the bookmark after which a watch shows changes instead of what was there already."""
 MIRROR = "kubernetes.io/config.mirror"
 """Pod annotation: kubelet's own picture of a static pod."""
+ARCHITECTURE = "kubernetes.io/arch"
+"""Node label: amd64, arm64."""
 HOSTNAME = "kubernetes.io/hostname"
 """Node label; its value need not be the node's name."""
 

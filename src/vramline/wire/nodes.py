@@ -26,6 +26,7 @@ from vramline.wire.gpus_physical import read_gpus_physical
 from vramline.wire.hami import decode_register, read_lock
 from vramline.wire.inventory import Inventory, find_conflict, lower_scaled_totals
 from vramline.wire.kubernetes import NodeObject, NodeSpec, NodeStatus, Quantities
+from vramline.wire.platforms import recognise_platform
 from vramline.wire.quantities import read_amount, read_whole
 from vramline.wire.report_v1alpha1 import GpuReport, NodeCheck, ReportedGpu, observe
 from vramline.wire.uuids import card_of, name_card
@@ -94,7 +95,7 @@ def read_node(node: NodeObject, report: GpuReport | None) -> NodeReading:
         labels=node.metadata.labels or {},
         taints=tuple(Taint(each.key, each.value or "", each.effect) for each in spec.taints or ()),
         host=_read_room(offered, subject),
-        platform=report.platform if report else "",
+        platform=recognise_platform(node.metadata.labels or {}, report),
         has_hami=keys.HAMI_REGISTER in (node.metadata.annotations or {}) and bool(devices.gpus),
         hami_lock=read_lock((node.metadata.annotations or {}).get(keys.HAMI_LOCK, "")),
         realtime=_OWN_MODES.get(report.realtime_check) if report and report.realtime_check else None,

@@ -51,6 +51,10 @@ class PlatformProfile(msgspec.Struct, frozen=True, kw_only=True):
     """Device nodes of the host, by path; each appears under the same path."""
     runtime_class: str = ""
     """Empty: the node's default runtime."""
+    groups: tuple[int, ...] = ()
+    """Groups that may open the device nodes."""
+    annotations: dict[str, str] = {}
+    """For the pod: how some runtimes are told which device nodes a container may open."""
     privileged: bool = False
     """The last resort, and only by an operator's word."""
 
@@ -141,7 +145,7 @@ def build_reservation_pod(
                 "app.kubernetes.io/name": "vramline",
                 "app.kubernetes.io/component": "reservation",
             },
-            "annotations": {keys.RESERVES: site.card},
+            "annotations": {**profile.annotations, keys.RESERVES: site.card},
         },
         "spec": spec,
     }
@@ -195,13 +199,14 @@ def _tolerations(taints: Iterable[Taint]) -> list[dict[str, str]]:
 
 def _pod_security(profile: PlatformProfile) -> dict[str, object]:
     if profile.privileged:
-        return {}
-    return {
+        return {"runAsUser": 0}
+    context: dict[str, object] = {
         "runAsNonRoot": True,
         "runAsUser": _USER,
         "runAsGroup": _USER,
         "seccompProfile": {"type": "RuntimeDefault"},
     }
+    return context | ({"supplementalGroups": list(profile.groups)} if profile.groups else {})
 
 
 def _container_security(profile: PlatformProfile) -> dict[str, object]:
@@ -224,6 +229,7 @@ def _container(
         "name": CONTAINER,
         "image": options.image,
         "args": ["reserve"],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "env": [*fields, *given],
         "resources": {
             "requests": {"cpu": "1m", "memory": "32Mi", site.resource: "1"},

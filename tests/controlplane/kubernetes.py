@@ -37,5 +37,5 @@ def wait_for_pod(
         pod.update(answer.json())
         return answer.is_success and is_so(pod)
 
-    wait_until(holds, f"pod {namespace}/{name}", seconds=30.0)
+    wait_until(holds, f"pod {namespace}/{name}", seconds=60.0)
     return pod

@@ -3,6 +3,8 @@
  *
  * The file named by $FAKENVML_STATE is read again on every call: a test changes a card while the product runs.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,7 +213,9 @@ ret_t nvmlInitWithFlags(unsigned flags) {
     while (now()->hang_init) usleep(5000);
     state_t *s = now();
     if (s->init || s->down) return s->init ? s->init : s->down;
-    if (*s->needs && access(s->needs, F_OK)) return NODRV;
+    int file = *s->needs ? open(s->needs, O_RDWR) : -1;
+    if (*s->needs && file < 0) return errno == ENOENT ? NODRV : NOPERM;
+    if (file >= 0) close(file);
     if (!references) generation = s->generation;
     references++;
     return OK;

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from house.tree import ROOT
-from install.rendered import Object, find_object, pod_specs, rendered
+from install.rendered import Object, find_object, pod_specs, render_with_helm, rendered
 from vramline.cli.agent import DEVICE_PLUGINS
 
 OBJECTS = rendered("--with-agent")
@@ -141,3 +141,14 @@ def test_the_namespace_enforces_it() -> None:
     }
 
     assert labels == {"vramline-system": "restricted", "vramline-agent": "privileged"}
+
+
+def test_the_folder_of_a_boards_libraries_is_read_only_and_only_there_when_it_is_named() -> None:
+    folder = "/usr/lib/aarch64-linux-gnu/nvidia"
+    chosen = render_with_helm("--set", f"agent.enabled=true,agent.libraryFolder={folder}")
+    agent = pod_specs(chosen)["vramline-agent"]
+
+    [mount] = [each for each in agent["containers"][0]["volumeMounts"] if each["mountPath"] == folder]
+    assert mount["readOnly"]
+    assert {"name": "libraries", "hostPath": {"path": folder, "type": "Directory"}} in agent["volumes"]
+    assert folder not in str(AGENT)

@@ -89,7 +89,7 @@ def test_only_a_privileged_profile_makes_a_privileged_pod() -> None:
     spec = build(profile=PlatformProfile(privileged=True))["spec"]
 
     assert spec["containers"][0]["securityContext"]["privileged"]
-    assert spec["securityContext"] == {}
+    assert spec["securityContext"] == {"runAsUser": 0}, "whoever is not root may not open all of /dev"
 
 
 def test_it_tolerates_the_taints_of_its_node_and_a_restart() -> None:
@@ -153,3 +153,16 @@ def test_a_pod_of_somebody_else_is_none() -> None:
     del document["metadata"]["annotations"]
 
     assert read_reservation(seen(document)) is None
+
+
+def test_groups_and_annotations_of_a_platform_are_the_pods() -> None:
+    pod = build(profile=PlatformProfile(groups=(44,), annotations={"example.com/devices": "nvmap"}))
+
+    assert pod["spec"]["securityContext"]["supplementalGroups"] == [44]
+    assert pod["metadata"]["annotations"] == {"example.com/devices": "nvmap", keys.RESERVES: CARD}
+
+
+def test_its_last_words_are_what_kubelet_tells_of_its_end() -> None:
+    (container,) = build()["spec"]["containers"]
+
+    assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"

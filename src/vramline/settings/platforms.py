@@ -8,8 +8,7 @@ import re
 
 import msgspec
 
-from vramline.wire.platforms import TEGRA
-from vramline.wire.reservation_pod import HostMount, PlatformProfile
+from vramline.wire.platform_profile import TEGRA, HostMount, PlatformProfile
 
 __all__ = ["DEFAULT_PROFILES", "as_platforms", "profile_for"]
 

@@ -410,10 +410,12 @@ SETTINGS: tuple[Setting, ...] = (
         field="history_max_age_s",
         parse=as_history_age,
         accepted="a duration from 1m to 366d, such as 36h or 7d",
+    ),
+    Setting(
         name="platforms",
         field="platforms",
         parse=as_platforms,
-        accepted="by platform: libraries, environment, runtimeClass, devices, groups, annotations, privileged",
+        accepted="by platform libraries, environment, runtimeClass, devices, groups, annotations, privileged",
     ),
     Setting(name="logLevel", field="log_level", parse=one_of(LogLevel), accepted=_words(LogLevel)),
     Setting(name="logFormat", field="log_format", parse=one_of(LogFormat), accepted=_words(LogFormat)),

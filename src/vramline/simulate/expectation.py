@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from vramline.simulate.idle import best_idle_node
 from vramline.simulate.report import PodReport, RunReport
+from vramline.simulate.reservations import ReservationFacts, reservation_on
 from vramline.simulate.run import Run
 
 __all__ = ["Expectation", "IdleQuestion", "PodExpectation", "compare"]
@@ -52,11 +53,15 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     warnings: list[str] = []
     """Texts, each in one of the warnings about the input."""
     idle: list[IdleQuestion] = []
+    reservations: dict[str, ReservationFacts] = {}
+    """By node, all that its reservation pod has of the machine."""
 
 
-def compare(expected: Expectation, run: Run, report: RunReport) -> tuple[tuple[str, ...], int]:
+def compare(
+    expected: Expectation, run: Run, report: RunReport, *, platforms: str = ""
+) -> tuple[tuple[str, ...], int]:
     """Return where a run differs from what was expected, and how many things were checked."""
-    results = list(_checks(expected, run, report))
+    results = [*_checks(expected, run, report), *_check_reservations(expected, run, platforms)]
     return tuple(result for result in results if result), len(results)
 
 
@@ -91,6 +96,13 @@ def _check_pod(wanted: PodExpectation, pod: PodReport) -> Iterator[str]:
         name = f"{pod.pod}.warnings"
         yield from _contain(name, wanted.warnings, pod.warnings, exactly=not wanted.warnings)
     yield from _contain(f"{pod.pod}.counterfactuals", wanted.counterfactuals, pod.counterfactuals)
+
+
+def _check_reservations(expected: Expectation, run: Run, platforms: str) -> Iterator[str]:
+    nodes = {node.name: node for node in run.cluster.fleet.nodes}
+    for name, wanted in expected.reservations.items():
+        found = reservation_on(nodes[name], platforms) if name in nodes else None
+        yield _same(f"the reservation pod on {name}", wanted, found)
 
 
 def _check_idle(question: IdleQuestion, run: Run) -> str:

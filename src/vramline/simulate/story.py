@@ -23,7 +23,7 @@ import msgspec
 
 from vramline.errors import RequestError
 from vramline.explain.text import card_name
-from vramline.settings import load
+from vramline.settings import Settings, load
 from vramline.simulate.expectation import Expectation, compare
 from vramline.simulate.options import RunOptions, options_from
 from vramline.simulate.outcome import Status
@@ -134,21 +134,25 @@ def play_story(story: Story) -> StoryResult:
     for number, step in enumerate(story.steps, start=1):
         where = f"{story.title}, step {number}"
         state.change(step)
-        run = run_documents(state.documents(where), _options(step, where))
+        settings = _settings(step, where)
+        run = run_documents(state.documents(where), _options(step, settings, where))
         report = report_run(run)
         if not step.whatif:
             state.write_back(run)
-        failures, checks = compare(step.expect, run, report)
+        failures, checks = compare(step.expect, run, report, platforms=settings.platforms)
         results.append(
             StepResult(title=step.title, text=step.text, report=report, failures=failures, checks=checks)
         )
     return StoryResult(title=story.title, text=story.text, steps=tuple(results))
 
 
-def _options(step: Step, where: str) -> RunOptions:
-    wanted = dict(step.options)
-    now = wanted.pop("now", None)
-    options = options_from(load(wanted, {}, {}, file_name=where))
+def _settings(step: Step, where: str) -> Settings:
+    wanted = {name: value for name, value in step.options.items() if name != "now"}
+    return load(wanted, {}, {}, file_name=where)
+
+
+def _options(step: Step, settings: Settings, where: str) -> RunOptions:
+    now, options = step.options.get("now"), options_from(settings)
     return options if now is None else replace(options, now=read_time(now, subject=where, field="now"))
 
 

@@ -13,6 +13,7 @@ import msgspec
 from vramline.model.node import Taint
 from vramline.wire import keys
 from vramline.wire.kubernetes import PodObject
+from vramline.wire.platform_profile import HostMount, PlatformProfile
 from vramline.wire.uuids import card_of
 
 __all__ = [
@@ -30,33 +31,6 @@ APP = "resource-reservation"
 CONTAINER = "reserve"
 _USER = 65_532
 _LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-
-
-class HostMount(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder or file of the host inside the container."""
-
-    host_path: str
-    path: str
-    read_only: bool = True
-    kind: str = "Directory"
-    """As Kubernetes checks it, so that what is not there is an error and not an empty folder."""
-
-
-class PlatformProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """What a kind of machine needs besides the device itself; empty where the runtime provides all."""
-
-    env: dict[str, str] = {}
-    mounts: tuple[HostMount, ...] = ()
-    devices: tuple[str, ...] = ()
-    """Device nodes of the host, by path; each appears under the same path."""
-    runtime_class: str = ""
-    """Empty: the node's default runtime."""
-    groups: tuple[int, ...] = ()
-    """Groups that may open the device nodes."""
-    annotations: dict[str, str] = {}
-    """For the pod: how some runtimes are told which device nodes a container may open."""
-    privileged: bool = False
-    """The last resort, and only by an operator's word."""
 
 
 class ReservationOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,26 +1,33 @@
-import asyncio
 import re
 
 import httpx
 import pytest
 
 import builders
-from dashboard.worlds import app_of, busy_cluster, place
+from dashboard.worlds import app_of, busy_cluster, place, send
 from scheduler.worlds import cluster_of, pending
 from vramline.explain.history import History
 from vramline.scheduler.app import SchedulerApp
 
 
 def get(app: SchedulerApp, path: str, host: str = "127.0.0.1:8780") -> httpx.Response:
-    async def call() -> httpx.Response:
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            return await client.get(path, headers={"Host": host})
-
-    return asyncio.run(call())
+    return send(app, "GET", path, host=host)
 
 
-PAGES = ("/", "/pods", "/?order=most-free&state=idle", "/pods?status=Pending", "/pods/ns/big")
+PAGES = (
+    "/",
+    "/pods",
+    "/?order=most-free&state=idle",
+    "/pods?status=Pending",
+    "/pods/ns/big",
+    "/gpus/GPU-a",
+    "/gpus/GPU-c",
+    "/decisions",
+    "/decisions/1",
+    "/decisions/2",
+    "/what-if",
+    "/what-if?pods=3&mib=8000",
+)
 
 
 @pytest.fixture(name="busy")
@@ -94,13 +101,42 @@ def test_a_pod_that_nobody_knows_is_not_found(busy: SchedulerApp) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/?page=0", "/?state=odd", "/pods?page=a", "/?node=" + "x" * 300, "/?order=%00"]
+    "path",
+    [
+        "/?page=0",
+        "/decisions/x",
+        "/series/GPU-a?hours=0",
+        "/?state=odd",
+        "/pods?page=a",
+        "/?node=" + "x" * 300,
+        "/?order=%00",
+    ],
 )
 def test_what_nobody_can_mean_is_refused_with_the_accepted_forms(busy: SchedulerApp, path: str) -> None:
     answer = get(busy, path)
 
     assert answer.status_code == 400
     assert "accepted" in answer.text
+
+
+def test_a_card_says_whose_its_processes_are(busy: SchedulerApp) -> None:
+    page = get(busy, "/gpus/GPU-a").text
+
+    assert "nobody&#39;s: unmanaged" in page
+    assert 'href="/pods/ns/runs"' in page
+
+
+def test_a_card_that_is_nowhere_is_not_found(busy: SchedulerApp) -> None:
+    assert get(busy, "/gpus/GPU-none").status_code == 404
+    assert get(busy, "/gpus/n1/gpu-0").status_code == 404
+
+
+def test_a_decision_can_be_replayed_against_the_present(busy: SchedulerApp) -> None:
+    page = get(busy, "/decisions/2").text
+
+    assert "GpuTooSmall" in page
+    assert "The same ask now." in page
+    assert get(busy, "/decisions/99").status_code == 404
 
 
 def test_an_empty_cluster_says_so() -> None:

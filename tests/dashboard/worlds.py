@@ -2,6 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
+
+import httpx
 
 import builders
 from scheduler.worlds import NOW, cluster_of, pending
@@ -14,8 +17,9 @@ from vramline.scheduler.app import SchedulerApp, build_app
 from vramline.scheduler.journal import Journal
 from vramline.scheduler.window import SchedulerWindow
 from vramline.simulate.cluster import EmbeddedCluster
+from vramline.simulate.files import read_text
 
-__all__ = ["app_of", "busy_cluster", "first_messages", "place", "window_of"]
+__all__ = ["app_of", "busy_cluster", "first_messages", "place", "send", "window_of"]
 
 
 def busy_cluster() -> EmbeddedCluster:
@@ -45,7 +49,20 @@ def window_of(cluster: EmbeddedCluster, history: History | None = None) -> Sched
 
 def app_of(cluster: EmbeddedCluster, history: History | None = None) -> SchedulerApp:
     """The whole application with its pages."""
-    return build_app(cluster, history or History(), pages=build_pages)
+    return build_app(cluster, history or History(), pages=partial(build_pages, read_text=read_text))
+
+
+def send(
+    app: SchedulerApp, method: str, path: str, content: bytes = b"", host: str = "127.0.0.1:8780"
+) -> httpx.Response:
+    """Send one request, without a network; an exception inside the application is an exception here."""
+
+    async def call() -> httpx.Response:
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.request(method, path, content=content, headers={"Host": host})
+
+    return asyncio.run(call())
 
 
 def place(cluster: EmbeddedCluster, history: History, mib: int, name: str) -> Pod:

@@ -41,9 +41,10 @@ class PodPage:
         self._window = window
         self._templates = templates
 
-    def make(self, viewer: Viewer, key: str) -> str | None:
+    async def make(self, viewer: Viewer, key: str) -> str | None:
         """Return the whole page; None: the viewer may not see such a pod, or there is none."""
-        story = self._window.story(key) if viewer.sees_pod(key) else None
+        older = await self._older(key)
+        story = self._window.story(key, older) if viewer.sees_pod(key) else None
         if story is None:
             return None
         return self._templates.page(
@@ -54,15 +55,20 @@ class PodPage:
             story=self._draw(story, viewer),
         )
 
-    def follow(self, viewer: Viewer, key: str) -> Scene:
+    async def follow(self, viewer: Viewer, key: str) -> Scene:
         """Return the page as a scene."""
+        older = await self._older(key)
 
         async def scene() -> AsyncIterator[Piece | Listing]:
-            story = self._window.story(key) if viewer.sees_pod(key) else None
+            story = self._window.story(key, older) if viewer.sees_pod(key) else None
             drawn = Markup() if story is None else self._draw(story, viewer)
             yield Piece("story", drawn or self._templates.part("pod_gone", key))
 
         return scene
+
+    async def _older(self, key: str) -> list[DecisionRecord]:
+        chronicle = self._window.chronicle
+        return [] if chronicle is None else await chronicle.decisions_of(key)
 
     def _draw(self, story: PodStory, viewer: Viewer) -> Markup:
         nodes = NodeNames(self._window.cluster.fleet)

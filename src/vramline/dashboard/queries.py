@@ -9,7 +9,17 @@ import msgspec
 
 from vramline.errors import RequestError
 
-__all__ = ["CardFlag", "CardOrder", "CardQuery", "PodQuery", "PodStatus", "read_card_query", "read_pod_query"]
+__all__ = [
+    "CardFlag",
+    "CardOrder",
+    "CardQuery",
+    "PodQuery",
+    "PodStatus",
+    "read_card_query",
+    "read_hours",
+    "read_number",
+    "read_pod_query",
+]
 
 _LONGEST = 253
 """Characters of a name in Kubernetes."""
@@ -147,14 +157,27 @@ def _one_of(kind: type[_Word], values: Mapping[str, str], name: str, usual: str 
         ) from None
 
 
+def read_hours(values: Mapping[str, str]) -> int:
+    """Read how far back curves go; raise `RequestError` for more than a month, or nothing at all."""
+    return _number(values.get("hours", "1"), "hours", 744)
+
+
+def read_number(text: str) -> int:
+    """Read the number of a decision; raise `RequestError` for what is none."""
+    return _number(text, "decision", 10**12)
+
+
 def _page(values: Mapping[str, str]) -> int:
-    text = values.get("page", "1")
-    if not (text.isascii() and text.isdecimal() and len(text) <= 6 and 1 <= int(text) <= _MOST_PAGES):
+    return _number(values.get("page", "1"), "page", _MOST_PAGES)
+
+
+def _number(text: str, name: str, most: int) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 12 and 1 <= int(text) <= most):
         raise RequestError(
             subject="query",
-            field="page",
+            field=name,
             value=text[:_LONGEST],
-            problem="is not a page",
-            accepted=f"1 to {_MOST_PAGES}",
+            problem="is not a number that can be",
+            accepted=f"1 to {most}",
         )
     return int(text)

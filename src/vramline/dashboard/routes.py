@@ -3,17 +3,21 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from importlib.resources import files
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from vramline.dashboard.cluster_page import ClusterPage
+from vramline.dashboard.decisions_page import DecisionsPage
+from vramline.dashboard.gpu_page import GpuPage
 from vramline.dashboard.markup import Templates
 from vramline.dashboard.pod_page import PodPage
 from vramline.dashboard.pods_page import Advice, PodsPage
-from vramline.dashboard.queries import read_card_query, read_pod_query
+from vramline.dashboard.queries import read_card_query, read_hours, read_number, read_pod_query
 from vramline.dashboard.streams import Scene, follow
 from vramline.dashboard.viewers import Gate, OpenGate, Viewer
+from vramline.dashboard.what_if_page import MAX_MANIFEST, ReadText, WhatIfPage
 from vramline.dashboard.window import Window
 from vramline.errors import RequestError
 
@@ -35,24 +39,33 @@ _KINDS = {"css": "text/css", "js": "text/javascript", "txt": "text/plain", "svg"
 _MOST_STREAMS = 200
 """Pages that are kept up to date at one time; whoever comes later gets a page that stands still."""
 
-_Page = Callable[[Request, Viewer], Response]
+_Page = Callable[[Request, Viewer], Awaitable[Response]]
 
 
-def build_pages(window: Window, gate: Gate | None = None) -> Iterable[BaseRoute]:
-    """Return the routes of all pages over one scheduler. Without a gate it is for this machine alone."""
-    pages = _Pages(window, gate or OpenGate())
+def build_pages(window: Window, *, read_text: ReadText, gate: Gate | None = None) -> Iterable[BaseRoute]:
+    """Return the routes of all pages over one scheduler. Without a gate they are for this machine alone.
+
+    `read_text` reads manifests that people paste.
+    """
+    pages = _Pages(window, gate or OpenGate(), read_text)
+    gets: dict[str, _Page] = {
+        "/": pages.cluster,
+        "/pods": pages.pods,
+        "/pods/{namespace}/{name}": pages.pod,
+        "/gpus/{uuid:path}": pages.gpu,
+        "/series/{uuid:path}": pages.series,
+        "/decisions": pages.decisions,
+        "/decisions/{number}": pages.decision,
+        "/what-if": pages.what_if,
+        "/live/cluster": pages.live_cluster,
+        "/live/pods": pages.live_pods,
+        "/live/pods/{namespace}/{name}": pages.live_pod,
+        "/live/gpus/{uuid:path}": pages.live_gpu,
+        "/live/decisions": pages.live_decisions,
+    }
     return [
-        *(
-            Route(path, pages.guard(page), methods=["GET"])
-            for path, page in (
-                ("/", pages.cluster),
-                ("/pods", pages.pods),
-                ("/pods/{namespace}/{name}", pages.pod),
-                ("/live/cluster", pages.live_cluster),
-                ("/live/pods", pages.live_pods),
-                ("/live/pods/{namespace}/{name}", pages.live_pod),
-            )
-        ),
+        *(Route(path, pages.guard(page), methods=["GET"]) for path, page in gets.items()),
+        Route("/what-if", pages.guard(pages.what_if_of_manifest), methods=["POST"]),
         Route("/assets/{tag}/{name}", _give_asset, methods=["GET"]),
     ]
 
@@ -60,15 +73,17 @@ def build_pages(window: Window, gate: Gate | None = None) -> Iterable[BaseRoute]
 class _Pages:
     """One method an address."""
 
-    def __init__(self, window: Window, gate: Gate) -> None:
+    def __init__(self, window: Window, gate: Gate, read_text: ReadText) -> None:
         self._window = window
         self._gate = gate
         self._templates = Templates()
         self._streams = 0
-        advice = Advice(window)
         self._cluster = ClusterPage(window, self._templates)
-        self._pods = PodsPage(window, self._templates, advice)
+        self._pods = PodsPage(window, self._templates, Advice(window))
         self._pod = PodPage(window, self._templates)
+        self._gpu = GpuPage(window, self._templates)
+        self._decisions = DecisionsPage(window, self._templates)
+        self._what_if = WhatIfPage(window, self._templates, read_text)
 
     def guard(self, page: _Page) -> Callable[[Request], Awaitable[Response]]:
         """Ask who it is first, and turn what is wrong with a request into a page that says so."""
@@ -78,33 +93,67 @@ class _Pages:
             if isinstance(viewer, Response):
                 return _dress(viewer)
             try:
-                return _dress(page(request, viewer))
+                return _dress(await page(request, viewer))
             except RequestError as error:
                 return _dress(self._refuse(400, str(error), viewer))
 
         return endpoint
 
-    def cluster(self, request: Request, viewer: Viewer) -> Response:
+    async def cluster(self, request: Request, viewer: Viewer) -> Response:
         return HTMLResponse(self._cluster.make(viewer, read_card_query(request.query_params)))
 
-    def pods(self, request: Request, viewer: Viewer) -> Response:
+    async def pods(self, request: Request, viewer: Viewer) -> Response:
         return HTMLResponse(self._pods.make(viewer, read_pod_query(request.query_params)))
 
-    def pod(self, request: Request, viewer: Viewer) -> Response:
+    async def pod(self, request: Request, viewer: Viewer) -> Response:
         key = _key_in(request)
-        page = self._pod.make(viewer, key)
-        if page is None:
-            return self._refuse(404, f"No pod {key} in the cluster, nor among the last decisions.", viewer)
-        return HTMLResponse(page)
+        page = await self._pod.make(viewer, key)
+        return self._found(page, f"No pod {key} in the cluster, nor among the last decisions.", viewer)
 
-    def live_cluster(self, request: Request, viewer: Viewer) -> Response:
+    async def gpu(self, request: Request, viewer: Viewer) -> Response:
+        uuid = request.path_params["uuid"]
+        return self._found(await self._gpu.make(viewer, uuid), f"No GPU {uuid} on any node.", viewer)
+
+    async def series(self, request: Request, _viewer: Viewer) -> Response:
+        hours = read_hours(request.query_params)
+        series = await self._gpu.series(request.path_params["uuid"], hours)
+        return Response(msgspec.json.encode(series), media_type="application/json")
+
+    async def decisions(self, _request: Request, viewer: Viewer) -> Response:
+        return HTMLResponse(self._decisions.make(viewer))
+
+    async def decision(self, request: Request, viewer: Viewer) -> Response:
+        number = read_number(request.path_params["number"])
+        page = self._decisions.make_one(viewer, number)
+        return self._found(page, f"Decision {number} is not among the last ones.", viewer)
+
+    async def what_if(self, request: Request, viewer: Viewer) -> Response:
+        status, page = self._what_if.make(viewer, dict(request.query_params))
+        return HTMLResponse(page, status_code=status)
+
+    async def what_if_of_manifest(self, request: Request, viewer: Viewer) -> Response:
+        body = b""
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > 3 * MAX_MANIFEST:  # a form writes most characters of a manifest as three
+                raise RequestError(subject="manifest", problem=f"is longer than {MAX_MANIFEST // 1024} KiB")
+        status, page = self._what_if.make_of_manifest(viewer, body)
+        return HTMLResponse(page, status_code=status)
+
+    async def live_cluster(self, request: Request, viewer: Viewer) -> Response:
         return self._stream(self._cluster.follow(viewer, read_card_query(request.query_params)), viewer)
 
-    def live_pods(self, request: Request, viewer: Viewer) -> Response:
+    async def live_pods(self, request: Request, viewer: Viewer) -> Response:
         return self._stream(self._pods.follow(viewer, read_pod_query(request.query_params)), viewer)
 
-    def live_pod(self, request: Request, viewer: Viewer) -> Response:
-        return self._stream(self._pod.follow(viewer, _key_in(request)), viewer)
+    async def live_pod(self, request: Request, viewer: Viewer) -> Response:
+        return self._stream(await self._pod.follow(viewer, _key_in(request)), viewer)
+
+    async def live_gpu(self, request: Request, viewer: Viewer) -> Response:
+        return self._stream(self._gpu.follow(viewer, request.path_params["uuid"]), viewer)
+
+    async def live_decisions(self, _request: Request, viewer: Viewer) -> Response:
+        return self._stream(self._decisions.follow(viewer), viewer)
 
     def _stream(self, scene: Scene, viewer: Viewer) -> Response:
         if self._streams >= _MOST_STREAMS:
@@ -120,6 +169,9 @@ class _Pages:
                 yield message
         finally:
             self._streams -= 1
+
+    def _found(self, page: str | None, otherwise: str, viewer: Viewer) -> Response:
+        return self._refuse(404, otherwise, viewer) if page is None else HTMLResponse(page)
 
     def _refuse(self, status: int, problem: str, viewer: Viewer) -> Response:
         now = self._window.cluster.now()

@@ -45,6 +45,10 @@ class Window(Protocol):
         """Say what a decision about a pending pod would say now; None: there is nothing to decide."""
         ...
 
+    def again(self, uid: str) -> Explanation | None:
+        """Say what would be decided now if its like came; None: what it asked is forgotten."""
+        ...
+
     def latest(self, uid: str) -> DecisionRecord | None:
         """Return the newest decision about a pod; None: there is none."""
         ...

@@ -6,6 +6,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import uvicorn
 import uvloop
@@ -14,6 +15,7 @@ from vramline.dashboard.routes import build_pages
 from vramline.demo.life import Happening, LivingCluster
 from vramline.scheduler.app import build_app
 from vramline.scheduler.keeping import Keeper
+from vramline.simulate.files import read_text
 
 __all__ = ["DemoClock", "run_demo"]
 
@@ -62,7 +64,12 @@ async def _serve(
     tell: Callable[[Happening], None],
 ) -> None:
     config = uvicorn.Config(
-        build_app(life.cluster, life.history, chronicle=keeper.archive, pages=build_pages),
+        build_app(
+            life.cluster,
+            life.history,
+            chronicle=keeper.archive,
+            pages=partial(build_pages, read_text=read_text),
+        ),
         log_config=None,
         access_log=False,
         lifespan="off",

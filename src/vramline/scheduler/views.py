@@ -17,7 +17,16 @@ from vramline.model.pod import GpuShare, Pod, PodPhase
 from vramline.scheduler.journal import Journal
 from vramline.units import format_mib
 
-__all__ = ["explain_now", "list_gpus", "list_nodes", "list_pods", "say_ask", "tell_pod", "view_pod"]
+__all__ = [
+    "explain_ask",
+    "explain_now",
+    "list_gpus",
+    "list_nodes",
+    "list_pods",
+    "say_ask",
+    "tell_pod",
+    "view_pod",
+]
 
 _GONE = "Gone"
 
@@ -170,10 +179,15 @@ def explain_now(cluster: Cluster, pod: Pod) -> Explanation | None:
     """Say what a decision about a pending pod would say at this moment; None: there is nothing to decide."""
     if pod.ask is None or pod.phase is not PodPhase.PENDING:
         return None
-    rules, candidates, fleet = cluster.rules_for(pod.ask), cluster.candidates_for(pod), cluster.fleet
+    return explain_ask(cluster, pod, pod.ask)
+
+
+def explain_ask(cluster: Cluster, pod: Pod, ask: Ask) -> Explanation:
+    """Say what would be decided at this moment about a pod like this one, whatever became of it."""
+    rules, candidates, fleet = cluster.rules_for(ask), cluster.candidates_for(pod), cluster.fleet
     for home in cluster.reserved_on(pod)[:1]:  # that node is its own, as far as it reserved it
         fleet, candidates = cluster.view_of(home, pod), None
-    decision = decide(fleet, pod.ask, rules, now=cluster.now(), candidates=candidates)
+    decision = decide(fleet, ask, rules, now=cluster.now(), candidates=candidates)
     return explain_decision(fleet, decision, rules, candidates=candidates)
 
 

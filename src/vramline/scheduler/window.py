@@ -10,7 +10,7 @@ from vramline.explain.pods import PodStory, PodView
 from vramline.explain.whatif import WhatIfAnswer
 from vramline.model.cluster import Cluster
 from vramline.scheduler.journal import Journal
-from vramline.scheduler.views import explain_now, tell_pod, view_pod
+from vramline.scheduler.views import explain_ask, explain_now, tell_pod, view_pod
 from vramline.scheduler.whatif import answer_what_if
 
 __all__ = ["SchedulerWindow"]
@@ -49,6 +49,11 @@ class SchedulerWindow:
         """Say what a decision about a pending pod would say now; None: there is nothing to decide."""
         pod = self._cluster.pods.get(uid)
         return None if pod is None else explain_now(self._cluster, pod)
+
+    def again(self, uid: str) -> Explanation | None:
+        """Say what would be decided now if its like came; None: what it asked is forgotten."""
+        pod = self._cluster.pods.get(uid)
+        return None if pod is None or pod.ask is None else explain_ask(self._cluster, pod, pod.ask)
 
     def latest(self, uid: str) -> DecisionRecord | None:
         """Return the newest decision about a pod; None: there is none."""

@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 import uvicorn
@@ -56,6 +57,7 @@ from vramline.settings import (
     read_feeds,
     rules_from,
 )
+from vramline.simulate.files import read_text
 from vramline.telemetry.tallies import Tallies
 
 __all__ = ["ElectionRules", "SchedulerProcess"]
@@ -229,7 +231,7 @@ class SchedulerProcess:
             preempter=cluster.preempter,
             checks=checks,
             chronicle=chronicle,
-            pages=build_pages,
+            pages=partial(build_pages, read_text=read_text),
         )
 
 

@@ -6,6 +6,7 @@ A parser here raises `ValueError` with what was wrong; the room that knows the o
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 from typing import NewType
 
 __all__ = ["MAX_MIB", "Mib", "format_mib", "parse_quantity", "parse_vram", "quantity_to_mib"]
@@ -38,6 +39,7 @@ def parse_vram(text: str) -> Mib:
     return _checked(int(found["number"]) * (1024 if found["suffix"] == "Gi" else 1))
 
 
+@lru_cache(maxsize=4096)  # a cluster says the same few amounts again and again
 def parse_quantity(text: str) -> Fraction:
     """Read a Kubernetes quantity exactly, in its own base unit.
 

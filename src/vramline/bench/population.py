@@ -25,6 +25,8 @@ _COMMON = (
 _RARE = ("NVIDIA H200", 143_771, 600)
 _RARE_EVERY = 100
 _STRANGER_MIB = 2_048
+_STEP_MIB = 500
+"""People ask for round amounts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,8 +144,9 @@ class Population:
             rest -= len(chosen)
 
     def _put(self, machine: Machine, card: Card, *, mib: int) -> None:
+        mib = max(1, mib // _STEP_MIB * _STEP_MIB or mib)
         used = int(mib * self._chance.uniform(0.5, 1.0))
-        card.claims.append(HeldClaim(pod=len(self.homes), mib=max(1, mib), used=used))
+        card.claims.append(HeldClaim(pod=len(self.homes), mib=mib, used=used))
         self.homes.append((machine, card))
 
     def _let_strangers_in(self) -> None:

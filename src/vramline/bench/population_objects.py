@@ -4,11 +4,16 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from vramline.bench.population import Machine, Population
 from vramline.model.pod import GpuShare
 from vramline.units import Mib
 from vramline.wire import keys
 from vramline.wire.allocation import AllocationRecord, encode_allocation
+from vramline.wire.ask_annotation import encode_ask
+from vramline.wire.asks import read_spelled_ask
+from vramline.wire.kubernetes import PodObject
 from vramline.wire.times import format_time
 
 __all__ = ["asking_pod", "ledger_objects", "node_objects", "pod_objects", "report_objects"]
@@ -138,6 +143,7 @@ def pod_objects(population: Population) -> Iterator[Document]:
 def asking_pod(number: int, annotations: dict[str, str]) -> Document:
     """Return a pod as admission leaves it, that no node has yet."""
     pod = _pod(number, annotations)
+    pod["metadata"]["annotations"] = annotations | {keys.ASK: _sealed(pod)}
     pod["status"] = {
         "phase": "Pending",
         "qosClass": "Burstable",
@@ -216,7 +222,8 @@ def _reported(machine: Machine, index: int) -> Document:
 def _running_pod(number: int, node: str, uuid: str, mib: int) -> Document:
     record = AllocationRecord(node=node, gpus=(GpuShare(uuid, Mib(mib)),), ledger_version=number + 1)
     allocated = {keys.ALLOCATION: encode_allocation(record), keys.VISIBLE_DEVICES: uuid}
-    pod = _pod(number, {keys.VRAM: str(mib), **allocated})
+    pod = _pod(number, {keys.VRAM: str(mib)})
+    pod["metadata"]["annotations"] |= {keys.ASK: _sealed(pod), **allocated}
     pod["spec"]["nodeName"] = node
     moment = format_time(_STARTED + number)
     kinds = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
@@ -259,6 +266,12 @@ def _pod(number: int, annotations: dict[str, str]) -> Document:
         },
         "spec": dict(_POD_SPEC),
     }
+
+
+def _sealed(pod: Document) -> str:
+    """Return what admission writes on the pod."""
+    ask = read_spelled_ask(msgspec.convert(pod, PodObject))
+    return "" if ask is None else encode_ask(ask)
 
 
 def _own(kind: str, name: str, **content: Document) -> Document:

@@ -5,7 +5,8 @@ and `reserve` there is no await, so that what was decided is still true when it 
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -90,6 +91,7 @@ class Fleet:
         self._asked: tuple[str, ...] = ()
         self._answered = np.zeros(0, dtype=np.int64)
         self._picture: tuple[str, int, Fleet] | None = None
+        self._gathered: set[str] | None = None
         self._rank: npt.NDArray[np.int64] | None = None
         self._node_codes: npt.NDArray[np.int8] | None = None
 
@@ -376,6 +378,17 @@ class Fleet:
                 self.remove_claims(pod_uid)
         return released
 
+    @contextmanager
+    def gathering(self) -> Iterator[None]:
+        """Count every card that changes in this block once, at its end. Nobody may decide inside it."""
+        gathered = self._gathered = set[str]()
+        try:
+            yield
+        finally:
+            self._gathered = None
+            for uuid in gathered:
+                self._refresh(uuid)
+
     # ── inside ───────────────────────────────────────────────────────────────────────────────────
 
     def _advance(self, pod_uid: str, event: ClaimEvent, **changes: Any) -> None:  # noqa: ANN401 — fields of Claim
@@ -390,6 +403,9 @@ class Fleet:
             self._refresh(uuid)
 
     def _refresh(self, uuid: str) -> None:
+        if self._gathered is not None:
+            self._gathered.add(uuid)
+            return
         row = self.columns.row_of.get(uuid)
         if row is None:
             return

@@ -11,6 +11,7 @@ from vramline.model.fleet import Fleet
 from vramline.model.pod import Pod
 from vramline.model.rules import Rules
 from vramline.scheduler.commit import Committer
+from vramline.scheduler.disagreements import find_disagreements
 from vramline.scheduler.live import LiveState
 from vramline.scheduler.nominator import Nominator
 from vramline.scheduler.preempter import Preempter
@@ -75,7 +76,7 @@ class RealCluster:
 
     def disagreements(self) -> list[str]:
         """Live pods whose allocation no ledger confirms."""
-        return self.live.disagreements()
+        return find_disagreements(self.live)
 
     async def recall(self, pod_uid: str) -> None:
         """Take back what an earlier attempt promised to an unbound pod and did not keep."""

@@ -20,6 +20,7 @@ from vramline.model.node import Node, NodePool, NodeProblem, ProblemKind
 from vramline.model.pod import Pod, PodPhase
 from vramline.model.rules import Rules, rules_for
 from vramline.scheduler.advances import Advances
+from vramline.scheduler.backlog import Backlog
 from vramline.scheduler.clocks import PodMoments
 from vramline.scheduler.crowd import Crowd
 from vramline.scheduler.nominees import Nominees
@@ -29,7 +30,7 @@ from vramline.units import Mib
 from vramline.wire import keys
 from vramline.wire.kubernetes import NodeObject, PodObject
 from vramline.wire.ledger_v1alpha1 import GpuLedger
-from vramline.wire.nodes import read_node, same_inventory
+from vramline.wire.nodes import observations_in, read_node, same_inventory
 from vramline.wire.pods import read_pod
 from vramline.wire.report_v1alpha1 import GpuReport
 
@@ -62,6 +63,7 @@ class LiveState:
         self.pods_are_complete = False
         """Until every pod was listed once, a claim whose pod is not known simply stays."""
         self._clock = clock
+        self.backlog = Backlog()
         self._node_objects: dict[str, NodeObject] = {}
         self._reports: dict[str, GpuReport] = {}
         self._ledgers = StoredLedgers()
@@ -208,6 +210,12 @@ class LiveState:
         for name in {before, *self._ledgers.nodes_of(uid)} - {""}:
             self._rebuild(name)
 
+    def finish_listing(self) -> None:
+        """All four kinds were listed, and `backlog` knows about which nodes."""
+        with self.fleet.gathering():
+            for name in self.backlog.finish():
+                self._read_node(name)
+
     def finish_listing_pods(self) -> None:
         """Every pod is known now: claims of pods that are not there are on their way out."""
         self.pods_are_complete = True
@@ -317,29 +325,22 @@ class LiveState:
                 found.append(pod)
         return found
 
-    def disagreements(self) -> list[str]:
-        """Name every live pod with our allocation and no claim in its node's ledger: the self-check."""
-        found = []
-        for pod in self._pods.values():
-            if pod.node is None or pod.allocation is None or pod.allocation.origin != keys.ALLOCATION:
-                continue
-            stored = {claim.pod_uid for claim in self.ledger_of(pod.node).claims}
-            if pod.phase is not PodPhase.FINISHED and pod.uid not in stored:
-                found.append(pod.key)
-        return found
-
     # ── inside ───────────────────────────────────────────────────────────────────────────────────
 
     def _read_node(self, name: str) -> None:
-        document = self._node_objects[name]
+        document = self._node_objects.get(name)
+        if self.backlog.takes(name) or document is None:
+            return
         labels = document.metadata.labels or {}
         if self.pool is not None and labels.get(self.pool.key) != self.pool.value:
             self._forget_node(name)
             return
         report = self._reports.get(name)
         try:
-            node = read_node(document, report).node
+            reading = read_node(document, report)
+            node, seen = reading.node, reading.observations
         except RequestError as error:
+            seen = observations_in(report) if report is not None else {}
             node = Node(name=name, problem=NodeProblem(ProblemKind.UNKNOWN_INVENTORY, str(error)))
         node = self._without_cards_of_others(node)
         known = self.fleet.node(name)
@@ -350,7 +351,7 @@ class LiveState:
         self.fleet.set_node(node)
         self._crowd.set_node(node)
         if report is not None:
-            self.sightings.take_report(report)
+            self.sightings.take_told(name, seen)
         self._rebuild(name)
 
     def _forget_node(self, name: str) -> None:
@@ -371,7 +372,7 @@ class LiveState:
     def _rebuild(self, name: str) -> None:
         """Derive a node's claims anew."""
         node = self.fleet.node(name)
-        if node is None:
+        if self.backlog.takes(name) or node is None:
             return
         self.fleet.clear_claims_of_node(name)
         if node.problem is not None and node.problem.kind is ProblemKind.FROZEN:

@@ -31,7 +31,8 @@ class Feeds:
         """Set once nodes, reports, ledgers and pods have all been listed: from then on answers are right."""
 
     async def run(self) -> None:
-        """Follow all four kinds until cancelled."""
+        """Follow all four kinds until cancelled. What the lists mean is worked out when all are there."""
+        self._live.backlog.start()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow(NODES, self._take_node))
             tasks.create_task(self._follow(REPORTS, self._take_report))
@@ -47,6 +48,7 @@ class Feeds:
             if isinstance(change, Synced) and not self.synced.is_set():
                 reflector.synced = True
                 if len(self._reflectors) == 4 and all(each.synced for each in self._reflectors.values()):
+                    self._live.finish_listing()
                     self.synced.set()
 
         await reflector.run(deliver)

@@ -7,6 +7,7 @@ import msgspec
 
 from vramline.model.node import InventorySource, ProblemKind
 from vramline.model.pod import Pod, PodPhase
+from vramline.scheduler.disagreements import find_disagreements
 from vramline.serve.reading import ClusterReading
 from vramline.units import format_mib
 
@@ -107,7 +108,7 @@ def _reports(reading: ClusterReading, max_age_s: float) -> Iterator[Finding]:
 
 
 def _disagreements(reading: ClusterReading) -> Iterator[Finding]:
-    for pod in reading.cluster.live.disagreements():
+    for pod in find_disagreements(reading.cluster.live):
         yield _problem(
             "books",
             f"pod {pod} has an allocation that its node's GpuLedger does not hold",

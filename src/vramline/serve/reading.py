@@ -25,6 +25,7 @@ from vramline.model.host import HostColumns
 from vramline.model.pod import Pod, PodPhase
 from vramline.model.reason import FITS
 from vramline.model.rules import Rules
+from vramline.scheduler.disagreements import find_disagreements
 from vramline.scheduler.live import LiveState
 from vramline.settings import Adoption, Settings, pool_from, rules_from
 from vramline.wire.ledger_v1alpha1 import GpuLedger
@@ -90,7 +91,7 @@ class SeenCluster:
 
     def disagreements(self) -> list[str]:
         """Live pods whose allocation no ledger confirms."""
-        return self.live.disagreements()
+        return find_disagreements(self.live)
 
     async def recall(self, pod_uid: str) -> None:
         """Nothing: what is only read cannot be changed."""
@@ -139,6 +140,7 @@ async def read_cluster(client: KubeClient, settings: Settings) -> ClusterReading
         adopts_all=settings.adoption is Adoption.ALL,
         pool=pool_from(settings),
     )
+    live.backlog.start()
     for report in reports.items:
         live.set_report(report.value)
     for ledger in ledgers.items:
@@ -150,6 +152,7 @@ async def read_cluster(client: KubeClient, settings: Settings) -> ClusterReading
     for unread in (*nodes.unreadable, *reports.unreadable, *ledgers.unreadable):
         live.set_problem(unread.key.name, unread.problem, unread.problem)
     live.finish_listing_pods()
+    live.finish_listing()
     unreadable = (*nodes.unreadable, *reports.unreadable, *ledgers.unreadable, *pods.unreadable)
     return ClusterReading(
         cluster=SeenCluster(live),

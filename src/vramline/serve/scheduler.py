@@ -260,9 +260,13 @@ def _stop_on_signals() -> asyncio.Event:
 
 def _spare_the_collector() -> None:
     """Do not look for garbage in what was just listed, and less often in what comes: it slows every call."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+
+
+def _rest_the_collector() -> None:
+    """Hardly look for garbage while everything is being listed: all of it stays."""
+    gc.set_threshold(500_000, 50, 100)
 
 
 async def _expire_sightings(live: LiveState, stop: asyncio.Event) -> None:
@@ -274,6 +278,7 @@ async def _expire_sightings(live: LiveState, stop: asyncio.Event) -> None:
 
 async def _reap(committer: Committer, live: LiveState, feeds: Feeds, recorder: Recorder) -> None:
     """Let go of what is over, once a second, as soon as everything is known; name what should be over."""
+    _rest_the_collector()
     await feeds.synced.wait()
     _spare_the_collector()
     while True:

@@ -3,6 +3,8 @@
 The pod's identity is not in it: a pod has no name yet when it is admitted, and the pod around it says it.
 """
 
+from functools import lru_cache
+
 import msgspec
 
 from vramline.errors import RequestError
@@ -62,15 +64,28 @@ def encode_ask(ask: Ask) -> str:
 
 
 def decode_ask(text: str, meta: ObjectMeta) -> Ask:
-    """Read the annotation's value as the ask of the pod that carries it."""
-    subject = subject_of(meta)
+    """Read the annotation's value as the ask of the pod that carries it. The same text is read once."""
+    try:
+        known = _read_known(text)
+    except RequestError:
+        known = _read(text, subject_of(meta))  # to say whose it is
+    return msgspec.structs.replace(known, pod=key_of(meta), pod_uid=uid_of(meta))
+
+
+@lru_cache(maxsize=4096)
+def _read_known(text: str) -> Ask:
+    return _read(text, "")
+
+
+def _read(text: str, subject: str) -> Ask:
+    """Read the annotation's value as the ask of nobody."""
     document = decode_json(text, _Document, subject=subject, field=_FIELD)
     _check(document.gpus, "gpus", 1, MAX_COUNT, subject)
     _check(document.cores, "cores", 0, 100, subject)
     _check_size(document.size, subject)
     return Ask(
-        pod=key_of(meta),
-        pod_uid=uid_of(meta),
+        pod="",
+        pod_uid="",
         gpus=document.gpus,
         size=document.size,
         cores=document.cores,

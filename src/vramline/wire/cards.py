@@ -17,7 +17,14 @@ from vramline.wire.inventory import Inventory
 from vramline.wire.report_v1alpha1 import GpuReport
 from vramline.wire.uuids import card_of, name_card
 
-__all__ = ["cards_by_hami", "cards_by_labels", "cards_by_report", "cards_by_statement", "set_slots"]
+__all__ = [
+    "cards_by_hami",
+    "cards_by_labels",
+    "cards_by_report",
+    "cards_by_statement",
+    "set_slots",
+    "with_slots",
+]
 
 
 def cards_by_report(report: GpuReport, node: str) -> Inventory | None:
@@ -133,11 +140,15 @@ def set_slots(
         slots = [each or share or replicas for each in told]
         expected = (replicas or 1) * len(cards)
     limited = tuple(
-        msgspec.structs.replace(card, slots=each if each and each > 1 else None)
-        for card, each in zip(cards, slots, strict=True)
+        with_slots(card, each if each and each > 1 else None) for card, each in zip(cards, slots, strict=True)
     )
     said = bool(known) or replicas is not None
     return limited, _compare_devices(cards, advertised, expected, said=said)
+
+
+def with_slots(card: PhysicalGpu, slots: int | None) -> PhysicalGpu:
+    """Return the card with so many slots."""
+    return card if card.slots == slots else msgspec.structs.replace(card, slots=slots)
 
 
 def _compare_devices(

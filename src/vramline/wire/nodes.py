@@ -20,6 +20,7 @@ from vramline.wire.cards import (
     cards_by_report,
     cards_by_statement,
     set_slots,
+    with_slots,
 )
 from vramline.wire.gfd import GfdLabels, read_gfd
 from vramline.wire.gpus_physical import read_gpus_physical
@@ -150,7 +151,7 @@ def _list_sources(
 def _add_slots(best: Inventory, sources: list[Inventory]) -> Inventory:
     """Let another source say how often a card is shared, where the best one does not."""
     told = {card.uuid: card.slots for source in reversed(sources) for card in source.cards if card.slots}
-    cards = (msgspec.structs.replace(card, slots=told.get(card.uuid)) for card in best.cards)
+    cards = (with_slots(card, told.get(card.uuid)) for card in best.cards)
     return msgspec.structs.replace(best, cards=tuple(cards))
 
 

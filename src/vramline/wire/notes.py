@@ -112,7 +112,8 @@ def _about_affinity(affinity: Affinity) -> Iterator[str]:
 def _other_resources(spec: PodSpec) -> list[str]:
     names: set[str] = set()
     for container in list_containers(spec):
-        if container.resources is not None:
-            names.update(container.resources.requests or (), container.resources.limits or ())
-    names -= _ACTED_ON
+        needs = container.resources
+        for amounts in (needs.requests, needs.limits) if needs is not None else ():
+            if amounts is not None and not amounts.keys() <= _ACTED_ON:
+                names |= amounts.keys() - _ACTED_ON
     return sorted(name for name in names if not name.startswith(keys.MIG_RESOURCE_PREFIX))

@@ -13,7 +13,7 @@ def card_of(device: str) -> str:
     >>> card_of("GPU-1f3a::12"), card_of("GPU-1f3a")
     ('GPU-1f3a', 'GPU-1f3a')
     """
-    found = _REPLICA.fullmatch(device)
+    found = _REPLICA.fullmatch(device) if "::" in device else None
     return found["card"] if found else device
 
 

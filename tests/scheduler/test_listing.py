@@ -1,0 +1,84 @@
+"""A start: whatever order the lists come in, the state is that of one object after the other."""
+
+import random
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+import pytest
+
+from vramline.bench.population import Population, PopulationShape
+from vramline.bench.population_objects import ledger_objects, node_objects, pod_objects, report_objects
+from vramline.kube.objects import LEDGERS, NODES, PODS, REPORTS, Resource, Stored, read_item
+from vramline.model.rules import Rules
+from vramline.scheduler.live import LiveState
+
+NOW = 1_800_000_000.0
+T = TypeVar("T")
+Step = Callable[[LiveState], None]
+
+
+def steps_of(
+    resource: Resource[T], take: Callable[[LiveState, T], None], documents: Iterable[dict[str, Any]]
+) -> list[Step]:
+    steps: list[Step] = []
+    for number, document in enumerate(documents, start=1):
+        document["metadata"]["resourceVersion"] = str(number)
+        item = read_item(resource, msgspec.json.encode(document))
+        assert isinstance(item, Stored)
+        steps.append(lambda live, value=item.value: take(live, value))  # type: ignore[misc]
+    return steps
+
+
+def everything(population: Population) -> list[Step]:
+    return [
+        *steps_of(NODES, LiveState.set_node, node_objects(population)),
+        *steps_of(REPORTS, LiveState.set_report, report_objects(population, observed_at=NOW - 1)),
+        *steps_of(LEDGERS, LiveState.set_ledger, ledger_objects(population)),
+        *steps_of(PODS, LiveState.set_pod, pod_objects(population)),
+    ]
+
+
+def state_of(live: LiveState) -> list[tuple[object, ...]]:
+    rows = []
+    for node in sorted(live.fleet.nodes, key=lambda each: each.name):
+        for gpu in node.gpus:
+            row = live.fleet.columns.row_of[gpu.uuid]
+            free = live.fleet.columns.free_books[row], live.fleet.columns.free_observed[row]
+            claims = live.fleet.ledger.of_card(gpu.uuid)
+            rows.append((node, gpu, *map(int, free), sorted(claims, key=lambda claim: claim.pod_uid)))
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_list_taken_at_once_is_the_state_of_its_objects_one_by_one(seed: int) -> None:
+    steps = everything(Population(PopulationShape(nodes=12, gpus=3, pods=30, waiting=4, seed=seed)))
+    one_by_one, at_once = (LiveState(Rules(), clock=lambda: NOW) for _ in range(2))
+    for step in steps:
+        step(one_by_one)
+    one_by_one.finish_listing_pods()
+
+    at_once.backlog.start()
+    for step in random.Random(seed).sample(steps, len(steps)):
+        step(at_once)
+    at_once.finish_listing_pods()
+    at_once.finish_listing()
+
+    assert state_of(at_once) == state_of(one_by_one)
+    hosts = [live.fleet.hosts for live in (one_by_one, at_once)]
+    assert hosts[0] is not None
+    assert hosts[1] is not None
+    assert np.sort(hosts[0].cpu_milli).tolist() == np.sort(hosts[1].cpu_milli).tolist()
+
+
+def test_a_node_that_left_while_everything_was_listed_is_not_there() -> None:
+    live = LiveState(Rules(), clock=lambda: NOW)
+    live.backlog.start()
+    for step in everything(Population(PopulationShape(nodes=2, gpus=1, pods=2))):
+        step(live)
+    live.drop_node("gpu-node-00001")
+
+    live.finish_listing()
+
+    assert [node.name for node in live.fleet.nodes] == ["gpu-node-00000"]

@@ -350,8 +350,7 @@ class LiveState:
             self.sightings.freed.add(name)
         self.fleet.set_node(node)
         self._crowd.set_node(node)
-        if report is not None:
-            self.sightings.take_told(name, seen)
+        self.sightings.take_told(name, seen)
         self._rebuild(name)
 
     def _forget_node(self, name: str) -> None:

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from house.tree import ROOT
 from inference.models import data_folder
 from vramline.bench.estimate import EstimateReport, compare_runs, read_configs
 from vramline.errors import RequestError
@@ -28,6 +30,28 @@ def test_weights_are_within_one_and_a_half_percent(report: EstimateReport) -> No
 
 def test_all_but_the_cache_is_within_five_percent(report: EstimateReport) -> None:
     assert max(abs(run.fixed_error) for run in report.runs) < 0.05
+
+
+def test_a_model_that_no_constant_was_fitted_on_comes_out_as_well(report: EstimateReport) -> None:
+    figures = {each.part: each for each in report.errors}
+
+    assert abs(figures["all but KV, all"].left_out_worst) < 0.05
+    assert figures["all but KV, dense"].left_out_median < 0.01
+
+
+def test_the_constants_in_use_are_those_that_the_runs_suggest(report: EstimateReport) -> None:
+    used, fitted = msgspec.to_builtins(report.constants), msgspec.to_builtins(report.fitted)
+
+    assert {name: value for name, value in used.items() if abs(fitted[name] / value - 1) > 0.12} == {}
+
+
+def test_the_table_in_the_docs_is_what_the_runs_say(report: EstimateReport) -> None:
+    text = (ROOT / "docs" / "estimate.md").read_text(encoding="utf-8").replace("−", "-")
+
+    for each in report.errors:
+        worst, left_out = (f"{error:+.1%}".replace("%", " %") for error in (each.worst, each.left_out_worst))
+        median, others = (f"{error:.2%}".replace("%", " %") for error in (each.median, each.left_out_median))
+        assert f"| {each.part} | {median} | {worst} | {others} | {left_out} |" in text
 
 
 def test_every_run_lies_between_low_and_high(report: EstimateReport) -> None:

@@ -6,15 +6,16 @@ memory depends on them.
 
 import csv
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
 
 import msgspec
 
+from vramline.bench.estimate_fit import Measured, fit_constants
 from vramline.errors import RequestError
 from vramline.inference.caches import cache_bytes_per_token
-from vramline.inference.engines import Span
+from vramline.inference.engines import MEASURED, Constants, Span
 from vramline.inference.estimate import Model, Plan, Stage, plan_stages
 from vramline.inference.hf_config import read_config
 from vramline.inference.quantization import quantise_on_load, read_quantization
@@ -55,11 +56,14 @@ class MeasuredRun(msgspec.Struct, kw_only=True):
 
 
 class ErrorFigures(msgspec.Struct, kw_only=True):
-    """How large the errors of one part are."""
+    """How large the errors of one part are, with the constants in use and without the model's own runs."""
 
     part: str
     median: float
     worst: float
+    left_out_median: float
+    """Each model estimated with constants that were fitted on all the others."""
+    left_out_worst: float
 
 
 class EstimateReport(msgspec.Struct, kw_only=True):
@@ -70,6 +74,10 @@ class EstimateReport(msgspec.Struct, kw_only=True):
     """Rows that failed, or whose model is not known here."""
     errors: list[ErrorFigures]
     inside: int
+    constants: Constants
+    """Those in use."""
+    fitted: Constants
+    """Those that these runs suggest."""
 
 
 def read_measured_models() -> dict[str, dict[str, object]]:
@@ -97,8 +105,26 @@ def compare_runs(file: Path, configs: Path | None = None) -> EstimateReport:
 
     `configs` is a folder with the configs of more models, or other ones of models that are known here.
     """
+    measured, skipped = _read_runs(file, configs)
+    runs = [_compare(run, MEASURED) for run in measured]
+    left_out: list[MeasuredRun] = []
+    for name in sorted({run.model.name for run in measured}):
+        others = fit_constants(run for run in measured if run.model.name != name)
+        left_out += [_compare(run, others) for run in measured if run.model.name == name]
+    return EstimateReport(
+        runs=runs,
+        skipped=skipped,
+        errors=_errors(runs, left_out),
+        inside=sum(run.inside for run in runs),
+        constants=MEASURED,
+        fitted=fit_constants(measured),
+    )
+
+
+def _read_runs(file: Path, configs: Path | None) -> tuple[list[Measured], list[str]]:
+    """Read every successful run whose model is known, and name the others."""
     models = {**read_measured_models(), **({} if configs is None else read_configs(configs))}
-    runs: list[MeasuredRun] = []
+    runs: list[Measured] = []
     skipped: list[str] = []
     try:
         with file.open(encoding="utf-8", newline="") as stream:
@@ -107,67 +133,71 @@ def compare_runs(file: Path, configs: Path | None = None) -> EstimateReport:
                 if row.get("status") != "ok" or name not in models:
                     skipped.append(f"{name}: {'not known here' if name not in models else row.get('status')}")
                 else:
-                    runs.append(_compare(row, models[name]))
+                    runs.append(_read_run(row, models[name]))
     except (OSError, KeyError, ValueError, UnicodeDecodeError) as error:
         raise RequestError(
             subject=str(file),
             problem=f"cannot be read: {error}",
             accepted="a table of measured runs (CSV)",
         ) from None
-    return EstimateReport(
-        runs=runs, skipped=skipped, errors=_errors(runs), inside=sum(run.inside for run in runs)
+    return runs, skipped
+
+
+def _read_run(row: Mapping[str, str], config: Mapping[str, object]) -> Measured:
+    name, dtype = row["model"], row["dtype"].removeprefix("torch.")
+    return Measured(
+        model=Model(
+            name=name, architecture=read_config(config, name), scheme=read_quantization(config, name)
+        ),
+        plan=Plan(
+            tp=int(row["tp"]),
+            pp=int(row["pp"]),
+            context=int(row["max_model_len"]),
+            dtype=dtype,
+            kv_dtype=row["kv_cache_dtype"],
+            quantization=quantise_on_load("fp8") if row["quantization"] == "fp8" else None,
+            card_mib=int(float(row["init_total_memory_gib"]) * 1024),
+            card_model=row.get("gpu") or "",
+            engine_version=row.get("engine_version") or "",
+        ),
+        number_bytes=_NUMBER[dtype],
+        weights=float(row["weight_memory_gib"]),
+        activation=float(row["activation_memory_gib"]),
+        non_torch=float(row["non_torch_forward_gib"]),
+        graphs=float(row["cuda_graph_actual_gib"]),
+        context=float(row["init_cuda_memory_gib"]),
+        kv_pool=float(row["kv_cache_memory_gib"]),
+        kv_tokens=float(row["kv_cache_tokens"]),
     )
 
 
-def _compare(row: Mapping[str, str], config: Mapping[str, object]) -> MeasuredRun:
-    model = Model(
-        name=row["model"],
-        architecture=read_config(config, row["model"]),
-        scheme=read_quantization(config, row["model"]),
-    )
-    plan = Plan(
-        tp=int(row["tp"]),
-        pp=int(row["pp"]),
-        context=int(row["max_model_len"]),
-        dtype=row["dtype"].removeprefix("torch."),
-        kv_dtype=row["kv_cache_dtype"],
-        quantization=quantise_on_load("fp8") if row["quantization"] == "fp8" else None,
-        card_mib=int(float(row["init_total_memory_gib"]) * 1024),
-    )
-    stages = plan_stages(model, plan)
+def _compare(run: Measured, constants: Constants) -> MeasuredRun:
+    model, plan = run.model, run.plan
+    own = None if constants is MEASURED else constants
+    stages = plan_stages(model, plan, constants=own)
     first = stages[0]  # the process that writes the log
-    measured = _measured(row)
     told = _told(first)
     sums = {name: sum(getattr(span, name) for span in told.values()) / _GIB for name in ("low", "high")}
-    fixed, expected = sum(measured.values()), sum(span.expected for span in told.values()) / _GIB
-    per_token = _measured_per_token(row, stages)
+    fixed = run.weights + run.activation + run.non_torch + run.graphs + run.context
+    expected = sum(span.expected for span in told.values()) / _GIB
+    per_token = _measured_per_token(run, stages)
     return MeasuredRun(
-        model=row["model"],
+        model=model.name,
         tp=plan.tp,
         pp=plan.pp,
-        dense=model.architecture.moe is None,
-        weights=measured["weights"],
-        weights_error=told["weights"].expected / _GIB / measured["weights"] - 1,
-        activation=measured["activation"],
-        activation_error=told["activation"].expected / _GIB / measured["activation"] - 1,
-        graphs=measured["graphs"],
-        graphs_error=told["graphs"].expected / _GIB / measured["graphs"] - 1,
+        dense=run.dense,
+        weights=run.weights,
+        weights_error=told["weights"].expected / _GIB / run.weights - 1,
+        activation=run.activation,
+        activation_error=told["activation"].expected / _GIB / run.activation - 1,
+        graphs=run.graphs,
+        graphs_error=told["graphs"].expected / _GIB / run.graphs - 1,
         kv_bytes_per_token=per_token,
-        kv_error=_per_token(model, plan) / per_token - 1,
+        kv_error=_per_token(run) / per_token - 1,
         fixed=fixed,
         fixed_error=expected / fixed - 1,
         inside=sums["low"] <= fixed <= sums["high"],
     )
-
-
-def _measured(row: Mapping[str, str]) -> dict[str, float]:
-    return {
-        "weights": float(row["weight_memory_gib"]),
-        "activation": float(row["activation_memory_gib"]),
-        "non_torch": float(row["non_torch_forward_gib"]),
-        "graphs": float(row["cuda_graph_actual_gib"]),
-        "context": float(row["init_cuda_memory_gib"]),
-    }
 
 
 def _told(stage: Stage) -> dict[str, Span]:
@@ -181,34 +211,39 @@ def _told(stage: Stage) -> dict[str, Span]:
     }
 
 
-def _measured_per_token(row: Mapping[str, str], stages: list[Stage]) -> float:
+def _measured_per_token(run: Measured, stages: list[Stage]) -> float:
     """Return pool ÷ tokens. The tokens are those of the stage with the smallest pool, the last one."""
     more = stages[-1].extra.activation.expected - stages[0].extra.activation.expected
-    return (float(row["kv_cache_memory_gib"]) * _GIB - more) / float(row["kv_cache_tokens"])
+    return (run.kv_pool * _GIB - more) / run.kv_tokens
 
 
-def _per_token(model: Model, plan: Plan) -> float:
-    number = 1.0 if plan.kv_dtype == "fp8" else float(_NUMBER[plan.dtype])
-    return cache_bytes_per_token(model.architecture, plan.engine, number_bytes=number, tp=plan.tp) / plan.pp
+def _per_token(run: Measured) -> float:
+    plan, number = run.plan, 1.0 if run.plan.kv_dtype == "fp8" else float(run.number_bytes)
+    whole = cache_bytes_per_token(run.model.architecture, plan.engine, number_bytes=number, tp=plan.tp)
+    return whole / plan.pp
 
 
-def _errors(runs: Iterable[MeasuredRun]) -> list[ErrorFigures]:
-    runs = list(runs)
-    dense = [run for run in runs if run.dense]
-    parts: list[tuple[str, Callable[[MeasuredRun], float], list[MeasuredRun]]] = [
-        ("weights", lambda run: run.weights_error, runs),
-        ("KV bytes per token", lambda run: run.kv_error, runs),
-        ("activation", lambda run: run.activation_error, runs),
-        ("CUDA graphs", lambda run: run.graphs_error, runs),
-        ("all but KV, dense", lambda run: run.fixed_error, dense),
-        ("all but KV, all", lambda run: run.fixed_error, runs),
+def _errors(runs: list[MeasuredRun], left_out: list[MeasuredRun]) -> list[ErrorFigures]:
+    parts: list[tuple[str, Callable[[MeasuredRun], float], bool]] = [
+        ("weights", lambda run: run.weights_error, False),
+        ("KV bytes per token", lambda run: run.kv_error, False),
+        ("activation", lambda run: run.activation_error, False),
+        ("CUDA graphs", lambda run: run.graphs_error, False),
+        ("all but KV, dense", lambda run: run.fixed_error, True),
+        ("all but KV, all", lambda run: run.fixed_error, False),
     ]
-    return [
-        ErrorFigures(
-            part=part,
-            median=statistics.median(abs(error_of(run)) for run in chosen),
-            worst=max((error_of(run) for run in chosen), key=abs),
-        )
-        for part, error_of, chosen in parts
-        if chosen
-    ]
+    figures = []
+    for part, error_of, dense_only in parts:
+        errors = [error_of(run) for run in runs if run.dense or not dense_only]
+        others = [error_of(run) for run in left_out if run.dense or not dense_only]
+        if errors:
+            figures.append(
+                ErrorFigures(
+                    part=part,
+                    median=statistics.median(map(abs, errors)),
+                    worst=max(errors, key=abs),
+                    left_out_median=statistics.median(map(abs, others)),
+                    left_out_worst=max(others, key=abs),
+                )
+            )
+    return figures

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from vramline.bench.agent import AgentFigures, AgentRun, measure_agent
@@ -257,10 +258,26 @@ def _print_errors(report: EstimateReport) -> None:
     )
     typer.echo("")
     print_table(
-        ["error of", "median", "worst"],
-        [(each.part, f"{each.median:.3%}", f"{each.worst:+.3%}") for each in report.errors],
-        numbers=["median", "worst"],
+        ["error of", "median", "worst", "left out: median", "left out: worst"],
+        [
+            (
+                each.part,
+                f"{each.median:.3%}",
+                f"{each.worst:+.3%}",
+                f"{each.left_out_median:.3%}",
+                f"{each.left_out_worst:+.3%}",
+            )
+            for each in report.errors
+        ],
+        numbers=["median", "worst", "left out: median", "left out: worst"],
     )
+    used, fitted = msgspec.to_builtins(report.constants), msgspec.to_builtins(report.fitted)
+    print_table(
+        ["constant", "in use", "these runs say"],
+        [(name, f"{value:g}", f"{fitted[name]:.4g}") for name, value in used.items()],
+        numbers=["in use", "these runs say"],
+    )
+    typer.echo("Left out: each model with constants that were fitted on all the others.")
     typer.echo(f"GiB. {report.inside} of {len(report.runs)} runs lie between low and high.")
     for line in report.skipped:
         typer.echo(f"skipped: {line}", err=True)

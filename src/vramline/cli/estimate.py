@@ -2,29 +2,14 @@
 
 from typing import Annotated
 
+import msgspec
 import typer
 
 from vramline.cli.apps import examples, new_app
-from vramline.cli.model_options import (
-    ConcurrencyOption,
-    ContextOption,
-    DtypeOption,
-    EagerOption,
-    EngineOption,
-    KvDtypeOption,
-    MaxBatchedTokensOption,
-    MaxNumSeqsOption,
-    ModelArgument,
-    PpOption,
-    QuantizationOption,
-    Serving,
-    TpOption,
-    read_card,
-)
+from vramline.cli.model_options import ModelArgument, Serving, TpOption, read_card, takes_serving
 from vramline.cli.output import OutputFormat, OutputOption, print_data, print_table
 from vramline.cli.text import one_line
 from vramline.errors import RequestError
-from vramline.inference.caches import Engine
 from vramline.inference.estimate import Estimate, estimate
 from vramline.inference.source import load_model
 from vramline.units import format_mib
@@ -32,6 +17,32 @@ from vramline.units import format_mib
 __all__ = ["app"]
 
 app = new_app()
+
+GpuMemoryOption = Annotated[
+    str | None,
+    typer.Option(metavar="MIB", help="Total of the card it is for, such as 80Gi.", show_default=False),
+]
+GpuModelOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="What that card is called: on an A100 vLLM takes smaller batches.",
+        show_default=False,
+    ),
+]
+FractionOption = Annotated[
+    float | None,
+    typer.Option(
+        "--memory-fraction",
+        "--gpu-memory-utilization",
+        "--mem-fraction-static",
+        metavar="SHARE",
+        help="Share of the card that the engine may take; says how many tokens it can then keep.",
+        min=0.01,
+        max=1.0,
+        show_default=False,
+    ),
+]
 
 
 @app.command(
@@ -44,37 +55,15 @@ app = new_app()
         "vramline estimate clusterbasemodel.yaml --engine sglang",
     ),
 )
+@takes_serving
 def estimate_model(  # noqa: PLR0913 — one parameter an option
     model: ModelArgument,
     *,
-    engine: EngineOption = Engine.VLLM,
+    serving: Serving,
     tp: TpOption = 1,
-    pp: PpOption = 1,
-    context: ContextOption = None,
-    concurrency: ConcurrencyOption = 1,
-    dtype: DtypeOption = "auto",
-    kv_dtype: KvDtypeOption = "auto",
-    quantization: QuantizationOption = None,
-    max_num_seqs: MaxNumSeqsOption = None,
-    max_batched_tokens: MaxBatchedTokensOption = None,
-    enforce_eager: EagerOption = False,
-    gpu_memory: Annotated[
-        str | None,
-        typer.Option(metavar="MIB", help="Total of the card it is for, such as 80Gi.", show_default=False),
-    ] = None,
-    memory_fraction: Annotated[
-        float | None,
-        typer.Option(
-            "--memory-fraction",
-            "--gpu-memory-utilization",
-            "--mem-fraction-static",
-            metavar="SHARE",
-            help="Share of the card that the engine may take; says how many tokens it can then keep.",
-            min=0.01,
-            max=1.0,
-            show_default=False,
-        ),
-    ] = None,
+    gpu_memory: GpuMemoryOption = None,
+    gpu_model: GpuModelOption = "",
+    memory_fraction: FractionOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Say how much memory a model needs on each GPU, with low and high bounds and every formula.
@@ -82,19 +71,6 @@ def estimate_model(  # noqa: PLR0913 — one parameter an option
     Reads a config, file headers or a manifest; never the weights, never the network. A model with a part
     that is not understood is refused with the field's name: no figure is better than a wrong one.
     """
-    serving = Serving(
-        engine=engine,
-        tp=tp,
-        pp=pp,
-        context=context,
-        concurrency=concurrency,
-        dtype=dtype,
-        kv_dtype=kv_dtype,
-        quantization=quantization,
-        max_num_seqs=max_num_seqs,
-        max_batched_tokens=max_batched_tokens,
-        eager=enforce_eager,
-    )
     if memory_fraction is not None and gpu_memory is None:
         raise RequestError(
             subject="estimate",
@@ -103,7 +79,12 @@ def estimate_model(  # noqa: PLR0913 — one parameter an option
             problem="is a share of a card whose size is not known",
             accepted="together with --gpu-memory 80Gi",
         )
-    plan = serving.plan(card_mib=read_card(gpu_memory), fraction=memory_fraction)
+    plan = msgspec.structs.replace(
+        serving.plan(tp=tp),
+        card_mib=read_card(gpu_memory),
+        card_model=gpu_model,
+        memory_fraction=memory_fraction,
+    )
     found = estimate(load_model(model), plan)
     print_data(found, output, table=lambda: _print_estimate(found))
 

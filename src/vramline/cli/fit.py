@@ -9,26 +9,12 @@ import typer
 
 from vramline.cli.apps import examples, new_app
 from vramline.cli.client import ServerOption
-from vramline.cli.model_options import (
-    ConcurrencyOption,
-    ContextOption,
-    DtypeOption,
-    EagerOption,
-    EngineOption,
-    KvDtypeOption,
-    MaxBatchedTokensOption,
-    MaxNumSeqsOption,
-    ModelArgument,
-    PpOption,
-    QuantizationOption,
-    Serving,
-)
+from vramline.cli.model_options import ModelArgument, Serving, takes_serving
 from vramline.cli.output import OutputFormat, OutputOption, print_data, print_table
 from vramline.cli.settings_file import load_settings
 from vramline.cli.source import KubeconfigOption, open_source
 from vramline.cli.text import one_line
 from vramline.errors import RequestError
-from vramline.inference.caches import Engine
 from vramline.inference.fit import Bound, FitQuestion, Way, find_ways
 from vramline.inference.fit_help import Help, find_help
 from vramline.inference.source import load_model
@@ -98,20 +84,12 @@ class FitReport(msgspec.Struct, frozen=True, kw_only=True):
         "vramline fit config.json --node-selector models.ome.io/clusterbasemodel.llama=Ready --tolerate gpu",
     )
 )
+@takes_serving
 def fit(  # noqa: PLR0913 — one parameter an option
     model: ModelArgument,
     *,
-    engine: EngineOption = Engine.VLLM,
+    serving: Serving,
     tp: DegreeOption = None,
-    pp: PpOption = 1,
-    context: ContextOption = None,
-    concurrency: ConcurrencyOption = 1,
-    dtype: DtypeOption = "auto",
-    kv_dtype: KvDtypeOption = "auto",
-    quantization: QuantizationOption = None,
-    max_num_seqs: MaxNumSeqsOption = None,
-    max_batched_tokens: MaxBatchedTokensOption = None,
-    enforce_eager: EagerOption = False,
     bound: BoundOption = Bound.HIGH,
     cpu: CpuOption = None,
     memory: MemoryOption = None,
@@ -129,22 +107,9 @@ def fit(  # noqa: PLR0913 — one parameter an option
     manifests (-f, as `vramline simulate`); pods that wait there are placed first. All GPUs of one way are of
     one kind and on one node. Exit status 1 where it fits nowhere.
     """
-    serving = Serving(
-        engine=engine,
-        tp=tp or 1,
-        pp=pp,
-        context=context,
-        concurrency=concurrency,
-        dtype=dtype,
-        kv_dtype=kv_dtype,
-        quantization=quantization,
-        max_num_seqs=max_num_seqs,
-        max_batched_tokens=max_batched_tokens,
-        eager=enforce_eager,
-    )
     question = FitQuestion(
         model=load_model(model),
-        plan=serving.plan(),
+        plan=serving.plan(tp=tp or 1),
         degrees=() if tp is None else (tp,),
         bound=bound,
         host=_host_needs(cpu, memory, node_selector or [], tolerate or []),

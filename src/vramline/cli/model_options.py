@@ -1,8 +1,11 @@
 """Options that say which model and how it is served: the same for `estimate` and `fit`."""
 
-from dataclasses import dataclass
-from typing import Annotated
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from vramline.errors import RequestError
@@ -11,22 +14,7 @@ from vramline.inference.estimate import Plan
 from vramline.inference.quantization import METHODS, quantise_on_load
 from vramline.units import parse_vram
 
-__all__ = [
-    "ConcurrencyOption",
-    "ContextOption",
-    "DtypeOption",
-    "EagerOption",
-    "EngineOption",
-    "KvDtypeOption",
-    "MaxBatchedTokensOption",
-    "MaxNumSeqsOption",
-    "ModelArgument",
-    "PpOption",
-    "QuantizationOption",
-    "Serving",
-    "TpOption",
-    "read_card",
-]
+__all__ = ["ModelArgument", "Serving", "TpOption", "read_card", "takes_serving"]
 
 _MOST_GPUS = 1024
 
@@ -39,6 +27,14 @@ ModelArgument = Annotated[
     ),
 ]
 EngineOption = Annotated[Engine, typer.Option(help="Which server runs it.", case_sensitive=False)]
+EngineVersionOption = Annotated[
+    str,
+    typer.Option(
+        metavar="VERSION",
+        help="Of the server, such as 0.16.  [default: the newest known]",
+        show_default=False,
+    ),
+]
 TpOption = Annotated[int, typer.Option(help="Tensor-parallel GPUs.", min=1, max=_MOST_GPUS)]
 PpOption = Annotated[int, typer.Option(help="Pipeline stages.", min=1, max=_MOST_GPUS)]
 ContextOption = Annotated[
@@ -84,40 +80,57 @@ MaxBatchedTokensOption = Annotated[
 EagerOption = Annotated[bool, typer.Option("--enforce-eager", help="Without CUDA graphs.")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """What those options say."""
+    """What those options say. The parameters are the options: every command that takes them has the same."""
 
-    engine: Engine
-    tp: int
-    pp: int
-    context: int | None
-    concurrency: int
-    dtype: str
-    kv_dtype: str
-    quantization: str | None
-    max_num_seqs: int | None
-    max_batched_tokens: int | None
-    eager: bool
-
-    def plan(self, *, card_mib: int | None = None, fraction: float | None = None) -> Plan:
-        """Return the plan; `card_mib` is the card that it is for."""
-        scheme = None if self.quantization is None else quantise_on_load(self.quantization)
-        return Plan(
-            engine=self.engine,
-            tp=self.tp,
-            pp=self.pp,
-            context=self.context,
-            concurrency=self.concurrency,
-            dtype=self.dtype,
-            kv_dtype=self.kv_dtype,
-            quantization=scheme,
-            max_num_seqs=self.max_num_seqs,
-            max_batched_tokens=self.max_batched_tokens,
-            graphs=not self.eager,
-            card_mib=card_mib,
-            memory_fraction=fraction,
+    def __init__(  # noqa: PLR0913 — one parameter an option
+        self,
+        *,
+        engine: EngineOption = Engine.VLLM,
+        engine_version: EngineVersionOption = "",
+        pp: PpOption = 1,
+        context: ContextOption = None,
+        concurrency: ConcurrencyOption = 1,
+        dtype: DtypeOption = "auto",
+        kv_dtype: KvDtypeOption = "auto",
+        quantization: QuantizationOption = None,
+        max_num_seqs: MaxNumSeqsOption = None,
+        max_batched_tokens: MaxBatchedTokensOption = None,
+        enforce_eager: EagerOption = False,
+    ) -> None:
+        self._plan = Plan(
+            engine=engine,
+            engine_version=engine_version,
+            pp=pp,
+            context=context,
+            concurrency=concurrency,
+            dtype=dtype,
+            kv_dtype=kv_dtype,
+            quantization=None if quantization is None else quantise_on_load(quantization),
+            max_num_seqs=max_num_seqs,
+            max_batched_tokens=max_batched_tokens,
+            graphs=not enforce_eager,
         )
+
+    def plan(self, *, tp: int = 1) -> Plan:
+        """Return the plan at a degree of tensor parallelism."""
+        return msgspec.structs.replace(self._plan, tp=tp)
+
+
+def takes_serving(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `Serving`, which it gets as its parameter `serving`."""
+    shared = [each for each in inspect.signature(Serving).parameters.values() if each.name != "self"]
+    own = [each for each in inspect.signature(command).parameters.values() if each.name != "serving"]
+
+    @functools.wraps(command)
+    def run(*, model: str, **options: Any) -> None:  # noqa: ANN401 — whatever the options are
+        serving = Serving(**{each.name: options.pop(each.name) for each in shared})
+        command(model=model, serving=serving, **options)
+
+    model, *rest = own
+    run.__signature__ = inspect.Signature([model, *shared, *rest])  # type: ignore[attr-defined] # as typer reads it
+    run.__annotations__ = {each.name: each.annotation for each in (model, *shared, *rest)}
+    return run
 
 
 def read_card(text: str | None) -> int | None:

@@ -120,7 +120,8 @@ def _read_need(
     served = msgspec.structs.replace(base, tp=count // base.pp)
 
     def need(kind: CardKind) -> MibSize:
-        found = estimate(read, msgspec.structs.replace(served, card_mib=kind.total_mib))
+        card = msgspec.structs.replace(served, card_mib=kind.total_mib, card_model=kind.model)
+        found = estimate(read, card)
         return MibSize(Mib(min(found.per_gpu.high, MAX_MIB)))
 
     return need

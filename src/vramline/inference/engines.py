@@ -1,22 +1,72 @@
 """What an engine takes besides weights and cache: activations, graphs, libraries, and how that is known.
 
-vLLM: shapes follow the code (sampler, feed-forward, fused experts), constants are measured (vLLM 0.19, H100).
-SGLang: the engine's own rule for what it leaves outside its static pool; not measured.
+vLLM: shapes follow from the code (sampler, feed-forward, experts, what pieces of a graph hand on), and a
+few constants are measured (`Constants`). SGLang: the engine's own rule for what it leaves outside its static
+pool; not measured.
 """
+
+import re
 
 import msgspec
 
-from vramline.inference.architecture import Architecture
+from vramline.errors import RequestError
+from vramline.inference.architecture import Architecture, AttentionCache, LatentCache, Layer
 from vramline.inference.caches import Engine
+from vramline.inference.weights import layers_of_stages
 
-__all__ = ["Batch", "Span", "batch_of", "overheads"]
+__all__ = [
+    "MEASURED",
+    "Batch",
+    "Constants",
+    "Span",
+    "batch_of",
+    "constants_of",
+    "graph_pool",
+    "overheads",
+    "read_version",
+]
 
 GIB = 2**30
 MIB = 2**20
 
 _LARGE_CARD_MIB = 70 * 1024
-_SAMPLER_BYTES = 14.4
-"""For each word of the vocabulary and each sequence while all of them sample: 3.6 times 4 bytes."""
+_SMALL_BATCH_CARDS = re.compile(r"a100", re.IGNORECASE)
+"""Large cards that get the batch of small ones from vLLM."""
+_OLD_SAMPLER_BYTES = 39.0
+"""The same as `Constants.sampler` in vLLM up to 0.16."""
+_NEW_SAMPLER = (0, 17)
+_MOST_CAPTURED = 512
+_CAPTURED_SIZES = 51
+"""Batch sizes that are captured at the usual settings."""
+
+
+class Constants(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured of vLLM 0.19 on H100, in GiB unless it is said.
+
+    `vramline bench estimate` fits them again, with each model left out in turn.
+    """
+
+    sampler: float = 14.4
+    """Bytes for each word of the vocabulary and each sequence while all of them sample: 3.6 times 4."""
+    graphs: float = 0.36
+    """All graphs together, besides the next two."""
+    layer_graphs: float = 0.0074
+    """What the driver keeps of the graphs of one layer, for all batch sizes."""
+    expert_graphs: float = 0.45
+    """More of that in models with experts."""
+    libraries: float = 0.25
+    """Kernels and workspaces that are loaded while it runs, on one GPU."""
+    all_reduce: float = 2.08
+    """The same with the buffers of several GPUs that are linked."""
+    context: float = 0.51
+    """The CUDA context."""
+    links: float = 0.98
+    """Communicators among several GPUs."""
+    expert_links: float = 0.5
+    """One communicator more, where experts are dealt out."""
+
+
+MEASURED = Constants()
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -50,12 +100,39 @@ class Overheads(msgspec.Struct, frozen=True, kw_only=True):
     """Taken before the engine counts anything: the CUDA context, communicators."""
 
 
+def read_version(text: str) -> tuple[int, int] | None:
+    """Read an engine's version, such as 0.16.2; None: none is given, and the newest known one is meant.
+
+    >>> read_version("v0.16.2"), read_version("")
+    ((0, 16), None)
+    """
+    if not text:
+        return None
+    found = re.fullmatch(r"v?(\d{1,4})\.(\d{1,4})(?:[.+a-z-].*)?", text.strip(), re.ASCII)
+    if found is None:
+        raise RequestError(
+            subject="estimate",
+            field="--engine-version",
+            value=text,
+            problem="is no version",
+            accepted="0.19 or 0.16.2",
+        )
+    return int(found[1]), int(found[2])
+
+
 def batch_of(
-    engine: Engine, card_mib: int | None, *, tp: int, sequences: int | None, tokens: int | None
+    engine: Engine,
+    card_mib: int | None,
+    *,
+    tp: int,
+    sequences: int | None,
+    tokens: int | None,
+    card_model: str = "",
 ) -> Batch:
-    """Return the batch that is asked for, or the engine's default on a card of this size."""
+    """Return the batch that is asked for, or the engine's default on a card of this size and model."""
     if engine is Engine.VLLM:
         large = card_mib is None or card_mib >= _LARGE_CARD_MIB
+        large = large and not _SMALL_BATCH_CARDS.search(card_model)
         usual = Batch(1024, 8192) if large else Batch(256, 2048)
     else:
         usual = _sglang_batch(80 * 1024 if card_mib is None else card_mib, tp)
@@ -81,28 +158,42 @@ def overheads(
     batch: Batch,
     *,
     number_bytes: int,
-    tp: int,
-    pp: int,
+    degrees: tuple[int, int],
+    constants: Constants = MEASURED,
 ) -> Overheads:
-    """Return what the engine takes on each GPU besides weights and cache."""
+    """Return what the engine takes on each GPU besides weights and cache; `degrees` are tp and pp."""
+    tp, pp = degrees
     if engine is Engine.SGLANG:
         return _sglang(batch, tp=tp, pp=pp)
     return Overheads(
-        activation=_vllm_activation(architecture, batch, number_bytes, tp, last=True),
-        early_activation=_vllm_activation(architecture, batch, number_bytes, tp, last=False),
-        non_torch=_vllm_non_torch(tp, pp),
-        graphs=_vllm_graphs(architecture, batch, pp) if batch.graphs else Span(0, 0, 0, "eager: none"),
-        context=_cuda_context(tp * pp),
+        activation=_vllm_activation(architecture, batch, number_bytes, tp, constants.sampler),
+        early_activation=_vllm_activation(architecture, batch, number_bytes, tp, None),
+        non_torch=_vllm_non_torch(tp, pp, constants),
+        graphs=_vllm_graphs(architecture, batch, degrees, constants)
+        if batch.graphs
+        else Span(0, 0, 0, "eager: none"),
+        context=_cuda_context(tp, pp, constants, experts=architecture.moe is not None),
     )
 
 
+def constants_of(version: tuple[int, int] | None) -> Constants:
+    """Return the constants of a version of vLLM; None: the newest that was measured."""
+    if version is None or version >= _NEW_SAMPLER:
+        return MEASURED
+    return msgspec.structs.replace(MEASURED, sampler=_OLD_SAMPLER_BYTES)
+
+
 def _vllm_activation(
-    architecture: Architecture, batch: Batch, number_bytes: int, tp: int, *, last: bool
+    architecture: Architecture, batch: Batch, number_bytes: int, tp: int, sampler: float | None
 ) -> Span:
-    """Return the larger of what the layers take and what sampling takes; experts keep theirs besides."""
-    span = _running(architecture, batch, number_bytes, tp, passes_on=not last)
-    if last and architecture.generates:
-        span = max(span, _sampling(architecture, batch, number_bytes), key=lambda each: each.expected)
+    """Return the larger of what the layers take and what sampling takes; experts keep theirs besides.
+
+    `sampler` is None on a stage that samples nothing and passes on what it made.
+    """
+    span = _running(architecture, batch, number_bytes, tp, passes_on=sampler is None)
+    if sampler is not None and architecture.generates:
+        sampling = _sampling(architecture, batch, number_bytes, sampler)
+        span = max(span, sampling, key=lambda each: each.expected)
     low, size, high, formula = 0.9 * span.low, span.expected, 1.1 * span.high, span.formula
     if architecture.moe is not None:
         moe = architecture.moe
@@ -115,10 +206,10 @@ def _vllm_activation(
     return Span(low, size, high, formula)
 
 
-def _sampling(architecture: Architecture, batch: Batch, number_bytes: int) -> Span:
+def _sampling(architecture: Architecture, batch: Batch, number_bytes: int, sampler: float) -> Span:
     hidden, vocab = architecture.hidden, architecture.vocab
-    size = _SAMPLER_BYTES * batch.sequences * vocab + 2 * number_bytes * batch.tokens * hidden
-    formula = f"14.4 B × {batch.sequences:,} sequences × {vocab:,} words"
+    size = sampler * batch.sequences * vocab + 2 * number_bytes * batch.tokens * hidden
+    formula = f"{sampler:g} B × {batch.sequences:,} sequences × {vocab:,} words"
     formula += f" + {2 * number_bytes} B × {batch.tokens:,} tokens × {hidden:,}"
     return Span(size, size, size, formula)
 
@@ -133,32 +224,77 @@ def _running(
     return Span(size, size, size, formula)
 
 
-def _vllm_non_torch(tp: int, pp: int) -> Span:
+def _vllm_non_torch(tp: int, pp: int, constants: Constants) -> Span:
     if tp > 1:
-        return Span(
-            1.9 * GIB, (2.02 + 0.03 * tp) * GIB, 2.5 * GIB, "all-reduce buffers and libraries, measured"
-        )
+        size = constants.all_reduce * GIB
+        return Span(0.2 * GIB, size, 1.2 * size, "all-reduce buffers of linked GPUs and libraries, measured")
     if pp > 1:
         return Span(0.05 * GIB, 0.1 * GIB, 0.5 * GIB, "libraries, measured")
-    return Span(0.2 * GIB, 0.25 * GIB, 0.5 * GIB, "libraries, measured")
+    size = constants.libraries * GIB
+    return Span(0.8 * size, size, 2 * size, "libraries, measured")
 
 
-def _vllm_graphs(architecture: Architecture, batch: Batch, pp: int) -> Span:
-    """Graphs for each captured batch size: something for all of them, something for each layer."""
-    layers = -(-len(architecture.layers) // pp)
-    largest = min(512, 2 * batch.sequences)
+def graph_pool(architecture: Architecture, batch: Batch, tp: int, pp: int) -> float:
+    """Return the bytes that pieces of captured layers hand on to each other, at the largest batch size.
+
+    A layer is captured in pieces, with attention between them: queries, keys and values go in, the result
+    comes out. These stay where they were captured.
+    """
+    places = max(layers_of_stages(len(architecture.layers), pp), key=len)
+    widths = (_handed_on(architecture.layers[place], architecture, tp) for place in places)
+    return 2.0 * _captured(batch) * sum(widths)
+
+
+def _captured(batch: Batch) -> int:
+    return min(_MOST_CAPTURED, 2 * batch.sequences)
+
+
+def _handed_on(layer: Layer, architecture: Architecture, tp: int) -> float:
+    """Return how many numbers of one token are kept between the pieces of a layer, on one GPU."""
+    if isinstance(layer.cache, AttentionCache):
+        queries = architecture.heads * layer.cache.width / 2 / tp
+        return 2 * queries + max(layer.cache.heads / tp, 1) * layer.cache.width
+    queries = sum(each.rows for each in layer.tensors if each.name.endswith(_QUERIES)) / tp
+    results = sum(each.columns for each in layer.tensors if each.name.endswith(_RESULTS)) / tp
+    latent = layer.cache.width if isinstance(layer.cache, LatentCache) else 0
+    return queries + results + latent
+
+
+_QUERIES = ("q_proj", "q_b_proj", "in_proj_qkvz")
+_RESULTS = ("o_proj", "out_proj")
+
+
+def _vllm_graphs(
+    architecture: Architecture, batch: Batch, degrees: tuple[int, int], constants: Constants
+) -> Span:
+    """Graphs for each captured batch size: something for all of them, and what their pieces hand on."""
+    largest = _captured(batch)
     sizes = 3 + min(largest, 256) // 8 + max(largest - 256, 0) // 16
-    size = (0.4 + 0.0155 * layers * sizes / 51) * GIB
-    formula = f"0.4 GiB + 0.0155 GiB × {layers} layers × {sizes} ÷ 51 batch sizes"
+    pool = graph_pool(architecture, batch, *degrees)
+    layers = -(-len(architecture.layers) // degrees[1])
+    fixed = (constants.graphs + constants.layer_graphs * layers) * sizes / _CAPTURED_SIZES * GIB
+    formula = f"({constants.graphs:g} + {constants.layer_graphs:g} × {layers} layers) GiB"
+    formula += f" × {sizes} ÷ {_CAPTURED_SIZES} batch sizes"
+    formula += f" + 2 B × {largest:,} × {pool / 2 / max(largest, 1):,.0f} between pieces of layers"
+    size = fixed + pool
     if architecture.moe is None:
-        return Span(0.65 * size, size, 1.35 * size, formula)
-    return Span(0.75 * size, size + 0.3 * GIB, 1.35 * size + 0.7 * GIB, f"{formula} + 0.3 GiB for experts")
+        return Span(0.7 * size, size, 1.3 * size, formula)
+    more = constants.expert_graphs * GIB
+    formula += f" + {constants.expert_graphs:g} GiB for experts"
+    return Span(0.8 * size, size + more, 1.2 * size + 2.2 * more, formula)
 
 
-def _cuda_context(gpus: int) -> Span:
-    if gpus > 1:
-        return Span(1.35 * GIB, 1.55 * GIB, 2.2 * GIB, "CUDA context and communicators, measured")
-    return Span(0.3 * GIB, 0.51 * GIB, 0.6 * GIB, "CUDA context, measured")
+def _cuda_context(tp: int, pp: int, constants: Constants, *, experts: bool) -> Span:
+    if tp * pp == 1:
+        size = constants.context * GIB
+        return Span(0.6 * size, size, 1.2 * size, "CUDA context, measured")
+    size = (constants.context + constants.links) * GIB
+    if not experts:
+        return Span(0.6 * size, size, 1.4 * size, "CUDA context and communicators, measured")
+    more = constants.expert_links * GIB
+    return Span(
+        0.6 * size, size + more, 1.4 * (size + more), "CUDA context and communicators, experts' too, measured"
+    )
 
 
 def _sglang(batch: Batch, *, tp: int, pp: int) -> Overheads:
@@ -177,5 +313,5 @@ def _sglang(batch: Batch, *, tp: int, pp: int) -> Overheads:
             1.5 * captured,
             f"2 MiB × {batch.sequences:,} sequences" if batch.graphs else "no graphs: none",
         ),
-        context=Span(0.3 * GIB, 0.51 * GIB, 0.6 * GIB, "CUDA context, measured"),
+        context=Span(0.3 * GIB, 0.51 * GIB, 0.6 * GIB, "CUDA context, as measured with vLLM"),
     )

@@ -7,7 +7,16 @@ import msgspec
 from vramline.errors import RequestError
 from vramline.inference.architecture import Architecture, StateCache, count_parameters
 from vramline.inference.caches import CacheNeed, Engine, cache_bytes_per_token, stage_caches
-from vramline.inference.engines import Batch, Overheads, Span, batch_of, overheads
+from vramline.inference.engines import (
+    Batch,
+    Constants,
+    Overheads,
+    Span,
+    batch_of,
+    constants_of,
+    overheads,
+    read_version,
+)
 from vramline.inference.quantization import Scheme
 from vramline.inference.weights import check_parallelism, stage_weights
 
@@ -53,6 +62,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     graphs: bool = True
     card_mib: int | None = None
     """Total of the card that it is for."""
+    card_model: str = ""
+    """What that card is called; some get smaller batches than their size would give them."""
+    engine_version: str = ""
+    """Such as 0.16; empty: the newest that is known."""
     memory_fraction: float | None = None
     """gpu_memory_utilization or mem_fraction_static; None: the engine's default."""
 
@@ -137,8 +150,10 @@ def estimate(model: Model, plan: Plan) -> Estimate:
     return _tell(model, plan, basis, plan_stages(model, plan, basis))
 
 
-def plan_stages(model: Model, plan: Plan, basis: "_Basis | None" = None) -> list["Stage"]:
-    """Return what each pipeline stage takes on each of its GPUs."""
+def plan_stages(
+    model: Model, plan: Plan, basis: "_Basis | None" = None, *, constants: Constants | None = None
+) -> list["Stage"]:
+    """Return what each pipeline stage takes on each GPU; `constants` are the engine's unless given."""
     architecture, basis = model.architecture, basis or _resolve(model, plan)
     check_parallelism(architecture, plan.tp, plan.pp)
     caches = stage_caches(
@@ -155,8 +170,8 @@ def plan_stages(model: Model, plan: Plan, basis: "_Basis | None" = None) -> list
         plan.engine,
         basis.batch,
         number_bytes=basis.number_bytes,
-        tp=plan.tp,
-        pp=plan.pp,
+        degrees=(plan.tp, plan.pp),
+        constants=constants or constants_of(read_version(plan.engine_version)),
     )
     early = msgspec.structs.replace(extra, activation=extra.early_activation)
     extras = [*([early] * (plan.pp - 1)), extra]
@@ -188,6 +203,7 @@ def _resolve(model: Model, plan: Plan) -> _Basis:
                 tp=plan.tp,
                 sequences=plan.max_num_seqs,
                 tokens=plan.max_batched_tokens,
+                card_model=plan.card_model,
             ),
             graphs=plan.graphs,
         ),
@@ -247,6 +263,7 @@ def _weights(model: Model, plan: Plan, basis: _Basis) -> list[Span]:
         how, slack = f"{parameters:,} parameters{divided}, {scheme.describe()}", 0.01
     if architecture.rope_numbers:
         how += f" + {architecture.rope_numbers:,} of rotary tables × {basis.number_bytes} B"
+    how += ", in the allocator's blocks"
     least = counted
     if scheme is not None and scheme.pad_to > 1:
         bare = msgspec.structs.replace(scheme, pad_to=1)
@@ -446,6 +463,8 @@ def _notes(model: Model, plan: Plan, basis: _Basis) -> tuple[str, ...]:
         )
     if plan.engine is Engine.SGLANG:
         notes.append("SGLang: activation, graphs and libraries by its own rule, not checked by measurements")
+        if plan.engine_version:
+            notes.append("SGLang: its version makes no difference here")
     if any(isinstance(layer.cache, StateCache) for layer in model.architecture.layers):
         notes.append("state of fixed size for each sequence: not checked by measurements")
     return tuple(notes)

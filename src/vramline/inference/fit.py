@@ -94,7 +94,7 @@ def find_ways(question: FitQuestion, cluster: Cluster) -> list[Fit]:
 
 def try_way(question: FitQuestion, cluster: Cluster, plan: Plan, kind: CardKind) -> Fit:
     """Estimate for this kind of card, and decide."""
-    plan = msgspec.structs.replace(plan, card_mib=kind.total_mib)
+    plan = msgspec.structs.replace(plan, card_mib=kind.total_mib, card_model=kind.model)
     needed = estimate(question.model, plan)
     mib = getattr(needed.per_gpu, question.bound.value)
     kinds = _kinds_in(cluster)

@@ -1,8 +1,9 @@
 """Bytes of weights on each GPU: every tensor as tensor parallelism cuts it, every layer in its stage."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from vramline.errors import RequestError
+from vramline.inference.allocator import allocated_bytes
 from vramline.inference.architecture import Architecture, Split, Tensor
 from vramline.inference.quantization import Scheme
 
@@ -11,6 +12,16 @@ __all__ = ["check_parallelism", "layers_of_stages", "stage_weights"]
 _VOCAB_PADDING = 64
 """Engines pad the vocabulary to multiples of this."""
 _LATENT_COPY_BYTES = 2
+_JOINED = {
+    "q_proj": "qkv_proj",
+    "k_proj": "qkv_proj",
+    "v_proj": "qkv_proj",
+    "gate_proj": "gate_up_proj",
+    "up_proj": "gate_up_proj",
+    "q_a_proj": "qkv_a_proj",
+    "kv_a_proj_with_mqa": "qkv_a_proj",
+}
+"""Matrices that engines keep as one."""
 
 
 def check_parallelism(architecture: Architecture, tp: int, pp: int) -> None:
@@ -80,8 +91,47 @@ def stage_weights(
             total += size(architecture.head)
             if architecture.tied and pp > 1 and architecture.generates:
                 total += size(architecture.embedding)
+        if not only_stored:
+            total += _rounding(_stage_tensors(architecture, places, number, pp), scheme, number_bytes, tp)
         stages.append(round(total))
     return stages
+
+
+def _stage_tensors(
+    architecture: Architecture, places: range, number: int, pp: int
+) -> Iterator[tuple[int | None, tuple[Tensor, ...]]]:
+    """Yield the tensors of a stage in the order in which an engine makes them, with their layer."""
+    if number == 0:
+        yield None, architecture.towers
+        yield None, architecture.embedding
+    for place in places:
+        yield place, architecture.layers[place].tensors
+    if number == pp - 1:
+        yield None, architecture.head
+
+
+def _rounding(
+    parts: Iterable[tuple[int | None, tuple[Tensor, ...]]], scheme: Scheme | None, number_bytes: int, tp: int
+) -> int:
+    """Return what the allocator adds to the matrices of a stage, made as engines join them."""
+    sizes: list[float] = []
+    for layer, tensors in parts:
+        joined: dict[str, float] = {}
+        for tensor in tensors:
+            rows, columns, _ = _shape_on_gpu(tensor, tp)
+            covered = scheme is not None and scheme.covers(tensor, layer)
+            if scheme is not None and covered and scheme.pad_to > 1:
+                continue  # made anew in another form after loading
+            number = scheme.bits / 8 if scheme is not None and covered else number_bytes
+            size = rows * max(columns, 1) * number
+            if tensor.copies > 1 and ".experts." not in tensor.name:
+                sizes += [size] * tensor.copies
+            else:
+                prefix, _, name = tensor.name.rpartition(".")
+                key = f"{prefix}.{_JOINED.get(name, name)}"
+                joined[key] = joined.get(key, 0.0) + size * tensor.copies
+        sizes += joined.values()
+    return allocated_bytes(sizes) - sum(-(-int(size) // 512) * 512 for size in sizes)
 
 
 def _bytes_on_gpu(

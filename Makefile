@@ -37,6 +37,7 @@ soak: $(STAMP) controlplane  ## 10,000 placements against the truth, and kill th
 controlplane: $(STAMP)  ## build etcd, kube-apiserver, kube-scheduler and, for root, kubelet once, into a cache outside the tree
 	@PYTHONPATH=tests $(BIN)/python -m controlplane.commands
 	@PYTHONPATH=tests $(BIN)/python -m realnode.machine
+	@PYTHONPATH=tests $(BIN)/python -m monitoring.prometheus
 
 controlplane-if-possible: $(STAMP)
 	@if command -v go >/dev/null || [ -n "$$CONTROLPLANE_REQUIRED" ]; then $(MAKE) --no-print-directory controlplane; fi

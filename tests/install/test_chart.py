@@ -9,7 +9,7 @@ import yaml
 from install.rendered import CHART, Object, find_helm, render_with_helm, rendered
 from vramline import __version__
 from vramline.model.ask import PolicyName, RealtimeMode
-from vramline.settings import SETTINGS, Adoption, NominateAhead, Preemption
+from vramline.settings import SETTINGS, Adoption, HamiMetrics, NominateAhead, Preemption
 from vramline.settings.schema import LogFormat, LogLevel, StaleObservation, UnsizedAsk
 from vramline.wire.admission import SchedulerNamePolicy
 
@@ -126,8 +126,8 @@ def test_the_schema_knows_every_setting_and_every_word() -> None:
     settings = schema["properties"]["settings"]["properties"]
 
     words = {name: set(form["enum"]) for name, form in settings.items() if "enum" in form}
-    listeners = {"listen", "webhookListen", "agentListen", "metricsListen"}
-    given_by_the_chart = {*listeners, "schedulerName", "backend", "slotsPerCard"}
+    listeners = {"listen", "webhookListen", "agentListen", "metricsListen", "schedulerMetricsListen"}
+    given_by_the_chart = {*listeners, "schedulerName", "backend", "slotsPerCard", "historyPath"}
     assert set(settings) == {setting.name for setting in SETTINGS} - given_by_the_chart
     assert words == {
         "realtimeMode": set(RealtimeMode),
@@ -137,6 +137,7 @@ def test_the_schema_knows_every_setting_and_every_word() -> None:
         "policy": set(PolicyName),
         "preemption": {*Preemption, True, False},
         "nominateAhead": {*NominateAhead, False},
+        "hamiMetrics": {*HamiMetrics, True, False},
         "schedulerNamePolicy": set(SchedulerNamePolicy),
         "logLevel": set(LogLevel),
         "logFormat": set(LogFormat),

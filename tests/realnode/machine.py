@@ -13,7 +13,7 @@ from pathlib import Path
 from controlplane.commands import CommandsMissingError, find_commands, obtain_commands
 from realnode.cgroups import hierarchies
 
-__all__ = ["NodeMissingError", "Programs", "find_programs", "obtain_programs"]
+__all__ = ["NodeMissingError", "Programs", "find_programs", "install_packages", "obtain_programs"]
 
 KUBELET = ("kubelet",)
 _PACKAGES = {
@@ -61,7 +61,7 @@ def obtain_programs() -> Programs:
     """Return what a node runs, installing and building what is missing."""
     _check_machine()
     if missing := _missing_packages():
-        _install(missing)
+        install_packages(missing)
     try:
         obtain_commands(KUBELET)
     except CommandsMissingError as error:
@@ -89,7 +89,8 @@ def _path_of(name: str) -> str:
     return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin") or ""
 
 
-def _install(packages: list[str]) -> None:
+def install_packages(packages: list[str]) -> None:
+    """Install Debian's packages; only root can."""
     if shutil.which("apt-get") is None:
         raise NodeMissingError(f"no real node: {', '.join(packages)} not installed, and there is no apt-get")
     print(f"installing {', '.join(packages)} (once per machine) …", file=sys.stderr, flush=True)  # noqa: T201

@@ -2,12 +2,18 @@
 
 from collections import defaultdict
 
-from builders import claim, gpu, node, observation, process
+import msgspec
+
+from builders import ask, claim, gpu, node, observation, process, uid_of
+from vramline.explain.history import DecisionRecord, History, PodOutcome
+from vramline.model.ask import Ask
 from vramline.model.claim import ClaimState
+from vramline.model.pod import Pod
 from vramline.model.rules import Rules
 from vramline.scheduler.figures import count_figures
+from vramline.scheduler.hami_figures import count_hami_figures
 from vramline.simulate.cluster import EmbeddedCluster
-from vramline.telemetry.metrics import Gauge
+from vramline.telemetry.metrics import Gauge, HamiGauge
 
 
 def cluster() -> EmbeddedCluster:
@@ -17,6 +23,14 @@ def cluster() -> EmbeddedCluster:
     made.observe("GPU-a", observation(30_000, process(20_000, "ns/p"), process(10_000)))
     made.fleet.adopt([claim(8_000, "ns/p", state=ClaimState.RELEASING)])
     return made
+
+
+def pending(made: EmbeddedCluster, wanted: Ask, *, name: str, age_s: float) -> Pod:
+    key = f"ns/{name}"
+    wanted = msgspec.structs.replace(wanted, pod=key, pod_uid=uid_of(key))
+    pod = Pod(namespace="ns", name=name, uid=uid_of(key), ask=wanted, created_at=made.now() - age_s)
+    made.add_pod(pod)
+    return pod
 
 
 def test_the_parts_of_a_card_add_up_and_what_nobody_saw_has_no_sample() -> None:
@@ -38,3 +52,39 @@ def test_nodes_claims_and_the_self_check_are_counted() -> None:
     assert found[Gauge.NODES, ("usable",)] == found[Gauge.NODES, ("without GPUs",)] == 1
     assert found[Gauge.CLAIMS, ("Releasing",)] == 1
     assert (found[Gauge.DISAGREEMENTS, ()], found[Gauge.LEADING, ()]) == (0, 1)
+
+
+def test_decisions_and_waiting_pods_are_counted_by_reason() -> None:
+    made = cluster()
+    history = History()
+    for name, mib in (("large", 90_000), ("larger", 95_000)):
+        pod = pending(made, ask(mib), name=name, age_s=300.0)
+        outcome = made.place(pod.uid)
+        assert outcome.explanation is not None
+        record = DecisionRecord(
+            at=100.0,
+            pod=pod.key,
+            pod_uid=pod.uid,
+            outcome=PodOutcome.PENDING,
+            explanation=outcome.explanation,
+        )
+        history.add(record)
+    pending(made, ask(1), name="new", age_s=1.0)
+    found = {(sample.gauge, sample.labels): sample.value for sample in count_figures(made, history)}
+
+    assert found[Gauge.DECISIONS, ("Pending", "GpuTooSmall")] == 2
+    assert found[Gauge.PENDING, ("GpuTooSmall",)] == 2
+    assert found[Gauge.PENDING, ("",)] == 1
+    assert found[Gauge.PENDING_OLDEST, ()] == 300.0
+
+
+def test_hamis_names_tell_the_same_figures() -> None:
+    found = {(sample.gauge, sample.labels): sample.value for sample in count_hami_figures(cluster())}
+    device = ("vGPU", "n1", "GPU-a", "0", "")
+
+    assert found[HamiGauge.MEMORY_LIMIT, device] == 32_600 * 2**20
+    assert found[HamiGauge.HOST_MEMORY, device] == 30_000 * 2**20
+    assert found[HamiGauge.SHARED_COUNT, device] == 1
+    assert found[HamiGauge.POD_MEMORY, ("vGPU", "ns", "n1", "p", "0", "GPU-a")] == 8_000 * 2**20
+    assert (HamiGauge.HOST_MEMORY, ("vGPU", "n1", "GPU-b", "1", "")) not in found
+    assert all(len(labels) == len(gauge.value[2]) for gauge, labels in found)

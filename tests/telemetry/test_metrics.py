@@ -5,14 +5,15 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from vramline.telemetry.metrics import Gauge, Sample, render_metrics
-from vramline.telemetry.tallies import LOOK_SECONDS, Happening, Tallies
+from vramline.telemetry.metrics import Gauge, HamiGauge, Sample, render_metrics
+from vramline.telemetry.tallies import Duration, Happening, Tallies
 
+LOOK = Duration.LOOK.metric
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("gauge", [*Gauge, *Happening], ids=lambda gauge: gauge.metric)
-def test_every_metric_and_label_is_documented(gauge: Gauge | Happening) -> None:
+@pytest.mark.parametrize("gauge", [*Gauge, *Happening, *Duration, *HamiGauge], ids=lambda gauge: gauge.metric)
+def test_every_metric_and_label_is_documented(gauge: Gauge | Happening | Duration | HamiGauge) -> None:
     line = next(line for line in PAGE.splitlines() if line.startswith(f"| `{gauge.metric}` |"))
 
     assert all(f"`{label}`" in line for label in gauge.value[2])
@@ -23,7 +24,7 @@ def test_samples_come_out_with_their_labels_and_metrics_without_samples_too() ->
     families = {family.name: family for family in text_string_to_metric_families(text)}
 
     counted = {each.metric.removesuffix("_total") for each in (*Gauge, *Happening)}
-    assert set(families) == counted | {LOOK_SECONDS}
+    assert set(families) == counted | {each.metric for each in Duration}
     assert [(s.labels, s.value) for s in families["vramline_gpu_mib"].samples] == [
         ({"node": "n1", "gpu": 'GPU-"x"', "part": "free"}, 500.0)
     ]
@@ -34,19 +35,29 @@ def test_what_happened_is_counted() -> None:
     tallies = Tallies()
     for _ in range(2):
         tallies.count(Happening.CHECKS, "strict", "passed")
-    tallies.look_took(0.004)
-    tallies.look_took(7.0)
+    tallies.took(Duration.LOOK, 0.004)
+    tallies.took(Duration.LOOK, 7.0)
     text = render_metrics([], tallies).decode()
     families = {family.name: family for family in text_string_to_metric_families(text)}
 
     checks = families["vramline_realtime_checks"].samples
     assert [(s.labels, s.value) for s in checks] == [({"mode": "strict", "result": "passed"}, 2.0)]
-    looks = {(s.name, s.labels.get("le")): s.value for s in families[LOOK_SECONDS].samples}
-    assert looks[f"{LOOK_SECONDS}_bucket", "0.0025"] == 0.0
-    assert looks[f"{LOOK_SECONDS}_bucket", "0.005"] == 1.0
-    assert looks[f"{LOOK_SECONDS}_count", None] == 2.0
-    assert looks[f"{LOOK_SECONDS}_sum", None] == pytest.approx(7.004)
+    looks = {(s.name, s.labels.get("le")): s.value for s in families[LOOK].samples}
+    assert looks[f"{LOOK}_bucket", "0.0025"] == 0.0
+    assert looks[f"{LOOK}_bucket", "0.005"] == 1.0
+    assert looks[f"{LOOK}_count", None] == 2.0
+    assert looks[f"{LOOK}_sum", None] == pytest.approx(7.004)
 
 
-def test_the_histogram_is_documented() -> None:
-    assert f"| `{LOOK_SECONDS}` |" in PAGE
+def test_times_are_kept_apart_by_label() -> None:
+    tallies = Tallies()
+    tallies.took(Duration.VERB, 0.002, "filter")
+    tallies.took(Duration.VERB, 0.004, "bind")
+    tallies.took(Duration.VERB, 99.0, "bind")
+    text = render_metrics([], tallies).decode()
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+
+    counts = {
+        s.labels["verb"]: s.value for s in families["vramline_verb_seconds"].samples if "count" in s.name
+    }
+    assert counts == {"filter": 1.0, "bind": 2.0}

@@ -2,12 +2,15 @@
 
 import contextlib
 import os
+import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 import uvloop
 
+from vramline.agent.listen import open_metrics_socket
 from vramline.cli.apps import examples, new_app
 from vramline.cli.settings_file import ConfigOption, load_settings
 from vramline.errors import RequestError
@@ -15,6 +18,7 @@ from vramline.kube.objects import ObjectKey
 from vramline.kube.target import find_target
 from vramline.scheduler.listen import open_agent_socket, open_socket, open_webhook_socket
 from vramline.serve.scheduler import ElectionRules, SchedulerProcess
+from vramline.settings import Address
 from vramline.telemetry.logs import configure
 
 __all__ = ["app"]
@@ -118,11 +122,17 @@ def scheduler(  # noqa: PLR0913 — one parameter an option
         )
     with contextlib.ExitStack() as sockets:
         listener = sockets.enter_context(open_socket(settings.listen))
-        webhook = settings.webhook_listen
-        reviews = None if webhook is None else sockets.enter_context(open_webhook_socket(webhook))
-        agents = settings.agent_listen
-        streams = None if agents is None else sockets.enter_context(open_agent_socket(agents))
-        uvloop.run(SchedulerProcess(settings, target, listener, election, reviews, streams).run())
+        reviews = _listen(sockets, settings.webhook_listen, open_webhook_socket)
+        streams = _listen(sockets, settings.agent_listen, open_agent_socket)
+        figures = _listen(sockets, settings.scheduler_metrics_listen, open_metrics_socket)
+        process = SchedulerProcess(settings, target, listener, election, reviews, streams, figures)
+        uvloop.run(process.run())
+
+
+def _listen(
+    sockets: contextlib.ExitStack, address: Address | None, open_there: Callable[[Address], socket.socket]
+) -> socket.socket | None:
+    return None if address is None else sockets.enter_context(open_there(address))
 
 
 def _read_lease(option: str, text: str) -> ObjectKey:

@@ -68,6 +68,7 @@ async def _serve(
             life.cluster,
             life.history,
             chronicle=keeper.archive,
+            more_figures=keeper.figures,
             pages=partial(build_pages, read_text=read_text),
         ),
         log_config=None,

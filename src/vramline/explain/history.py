@@ -1,7 +1,7 @@
 """The last decisions, to be asked about later. A ring: the oldest is forgotten first."""
 
 import enum
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import NamedTuple
@@ -11,6 +11,7 @@ import msgspec
 from vramline.errors import InvariantError
 from vramline.explain.decision import Explanation
 from vramline.model.pod import GpuShare
+from vramline.model.reason import Reason
 
 __all__ = ["DecisionRecord", "History", "KeptRecord", "PodOutcome"]
 
@@ -78,6 +79,8 @@ class History:
         self._capacity = capacity
         self._latest: dict[str, _Entry] = {}
         self._last_id = 0
+        self.made: Counter[tuple[PodOutcome, Reason | None]] = Counter()
+        """How many records of each outcome and reason were added."""
         self.on_added: Callable[[Callable[[], DecisionRecord]], None] | None = None
         """Called with how to read every record that is added."""
 
@@ -86,13 +89,15 @@ class History:
 
     def add(self, record: DecisionRecord) -> DecisionRecord:
         """Keep a record and return it with its number."""
+        self.made[record.outcome, record.explanation.reason] += 1
         return self._append(record.pod, record.pod_uid, lambda: record).read()
 
     def add_later(self, pod: str, pod_uid: str, write: Callable[[], DecisionRecord]) -> None:
-        """Keep a record that is only written down when somebody asks for it.
+        """Keep a record of a pod that was bound, which is only written down when somebody asks for it.
 
         Words cost more than deciding. `write` must say then what it would say now.
         """
+        self.made[PodOutcome.BOUND, None] += 1
         self._append(pod, pod_uid, write)
 
     def recall(self, kept: Iterable[KeptRecord]) -> None:

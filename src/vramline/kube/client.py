@@ -8,6 +8,7 @@ The one exception is 401 with credentials that can be renewed: who is not let in
 import asyncio
 import contextlib
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Self, TypeVar
 from urllib.parse import urlencode, urlsplit
@@ -20,6 +21,7 @@ from vramline.kube.credentials import Credentials, CredentialsError, TlsContexts
 from vramline.kube.failures import (
     AmbiguousError,
     ApiError,
+    ConflictError,
     GoneError,
     UnavailableError,
     failure_of,
@@ -152,6 +154,8 @@ class KubeClient:
         self._credentials = Credentials(target.user, target.cluster)
         self._tls = TlsContexts(target.cluster)
         self._pool = Pool(self._connect)
+        self.writes: Counter[tuple[str, str, str]] = Counter()
+        """By method, resource and how it ended: written, conflict, refused, unclear, unavailable."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -319,7 +323,13 @@ class KubeClient:
 
     async def _write(self, call: _Call) -> Answer:
         limited = msgspec.structs.replace(call, query=call.query | {"timeout": f"{self.timing.write_s}s"})
-        return await self._send(limited, timeout_s=self.timing.write_s + 2.0)
+        try:
+            answer = await self._send(limited, timeout_s=self.timing.write_s + 2.0)
+        except ApiError as error:
+            self.writes[call.method, _resource_in(call.path), _ending(error)] += 1
+            raise
+        self.writes[call.method, _resource_in(call.path), "written"] += 1
+        return answer
 
     async def _send(self, call: _Call, *, timeout_s: float) -> Answer:
         answer = await self._exchange(call, timeout_s)
@@ -431,6 +441,32 @@ def _with_version(document: object, version: int) -> Document:
     plain = msgspec.to_builtins(document)
     plain["metadata"] = {**plain.get("metadata", {}), "resourceVersion": str(version)}
     return plain  # type: ignore[no-any-return] # to_builtins of an object is a mapping
+
+
+def _resource_in(path: str) -> str:
+    """Return what a path is about: the plural of the kind, and the subresource where there is one.
+
+    >>> _resource_in("/api/v1/namespaces/ns/pods/p/binding")
+    'pods/binding'
+    >>> _resource_in("/apis/vramline.io/v1alpha1/gpuledgers/n1")
+    'gpuledgers'
+    """
+    parts = path.strip("/").split("/")
+    parts = parts[2:] if parts[0] == "api" else parts[3:]
+    parts = parts[2:] if len(parts) > 2 and parts[0] == "namespaces" else parts
+    return "/".join(parts[::2])
+
+
+def _ending(error: ApiError) -> str:
+    match error:
+        case ConflictError():
+            return "conflict"
+        case AmbiguousError():
+            return "unclear"
+        case UnavailableError():
+            return "unavailable"
+        case _:
+            return "refused"
 
 
 def _failure(call: _Call, code: int, headers: Mapping[str, str], body: bytes) -> ApiError:

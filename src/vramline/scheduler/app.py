@@ -5,10 +5,12 @@ Whatever is sent is answered with JSON; what is wrong with a request comes back 
 and recording.
 """
 
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
+from itertools import chain
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
@@ -36,7 +38,8 @@ from vramline.scheduler.views import list_gpus, list_nodes, list_pods, tell_pod
 from vramline.scheduler.webhook import MAX_REVIEW, answer_review
 from vramline.scheduler.whatif import answer_what_if
 from vramline.scheduler.window import SchedulerWindow
-from vramline.telemetry.metrics import CONTENT_TYPE, render_metrics
+from vramline.telemetry.metrics import CONTENT_TYPE, Sample, render_metrics
+from vramline.telemetry.tallies import Duration, Tallies
 from vramline.wire.admission import AdmissionOptions
 from vramline.wire.extender_v1 import NameLists, read_binding_args, read_extender_args, read_preemption_args
 
@@ -44,6 +47,9 @@ __all__ = ["MAX_BODY", "SchedulerApp", "build_app"]
 
 MAX_BODY = 128 * 2**20
 """Bytes of a request that are read; 5,000 full node objects are less."""
+
+T = TypeVar("T")
+Answer = TypeVar("Answer")
 
 _Endpoint = Callable[[Request], Awaitable[Response]]
 _HotEndpoint = Callable[[bytes], Awaitable[object]]
@@ -59,12 +65,13 @@ def build_app(  # noqa: PLR0913 — one parameter a part
     checks: Checks | None = None,
     chronicle: Chronicle | None = None,
     pages: Callable[[SchedulerWindow], Iterable[BaseRoute]] = lambda _window: (),
+    more_figures: Callable[[], Iterable[Sample]] = lambda: (),
 ) -> "SchedulerApp":
     """Return the ASGI application over one cluster. `history` is read, and grows with extender calls.
 
-    `chronicle` answers about what the history has forgotten; None: nobody does.
-    `preempter` hears which pods found no room; None: nobody is sent away for them. `pages` are what people
-    look at, served beside everything else.
+    `chronicle` answers about what the history has forgotten; None: nobody does. `more_figures` are further
+    samples for a scrape. `preempter` hears which pods found no room; None: nobody is sent away for them.
+    `pages` are what people look at, served beside everything else.
 
     Until `is_ready` the extender's verbs answer 503: kube-scheduler tries again, and nothing is decided on
     half of the truth.
@@ -72,7 +79,8 @@ def build_app(  # noqa: PLR0913 — one parameter a part
     journal = Journal(history, checks)
     faces = _Faces(cluster, journal, admission or AdmissionOptions(), is_ready)
     faces.preempter = preempter
-    faces.chronicle = chronicle
+    faces.chronicle, faces.more_figures = chronicle, more_figures
+    timed = partial(_timed, journal.checks.tallies)
     past = Past(journal, cluster.now, chronicle)
     calls = ReservationCalls(cluster)
     hot: dict[str, _HotEndpoint] = {
@@ -86,7 +94,28 @@ def build_app(  # noqa: PLR0913 — one parameter a part
         "/api/v1/whatif": faces.what_if,
         "/api/v1/reservations": calls.make,
     }
-    gets: dict[str, _Endpoint] = {
+    gets = _list_gets(faces, past, calls)
+    app = SchedulerApp(
+        routes=[
+            *(
+                Route(path, _by_request(timed(path, answer)), methods=["POST"])
+                for path, answer in hot.items()
+            ),
+            *(Route(path, timed(path, endpoint), methods=["POST"]) for path, endpoint in posts.items()),
+            *(Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()),
+            Route("/api/v1/reservations/{token}", calls.end, methods=["DELETE"]),
+            *pages(SchedulerWindow(cluster, journal, chronicle)),
+        ],
+        exception_handlers=ERROR_REPLIES,
+    )
+    app.hot = {path: partial(_answer, timed(path, answer)) for path, answer in hot.items()}
+    app.reservation_calls = calls
+    app.render_figures = faces.render_figures
+    return app
+
+
+def _list_gets(faces: "_Faces", past: Past, calls: ReservationCalls) -> dict[str, _Endpoint]:
+    return {
         "/api/v1/gpus": faces.gpus,
         "/api/v1/nodes": faces.nodes,
         "/api/v1/pods": faces.pods,
@@ -101,19 +130,6 @@ def build_app(  # noqa: PLR0913 — one parameter a part
         "/healthz": faces.health,
         "/readyz": faces.readiness,
     }
-    app = SchedulerApp(
-        routes=[
-            *(Route(path, _by_request(answer), methods=["POST"]) for path, answer in hot.items()),
-            *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()),
-            *(Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()),
-            Route("/api/v1/reservations/{token}", calls.end, methods=["DELETE"]),
-            *pages(SchedulerWindow(cluster, journal, chronicle)),
-        ],
-        exception_handlers=ERROR_REPLIES,
-    )
-    app.hot = {path: partial(_answer, answer) for path, answer in hot.items()}
-    app.reservation_calls = calls
-    return app
 
 
 class SchedulerApp(Starlette):
@@ -123,6 +139,24 @@ class SchedulerApp(Starlette):
     """By path, what kube-scheduler asks about every pod: from a POST's body to status and JSON."""
     reservation_calls: ReservationCalls
     """Answers 501 until it is given who makes reservations."""
+    render_figures: Callable[[], bytes]
+    """What /metrics says."""
+
+
+def _timed(
+    tallies: Tallies, path: str, answer: Callable[[T], Awaitable[Answer]]
+) -> Callable[[T], Awaitable[Answer]]:
+    """Return the same, with every call timed under the last word of its address."""
+    verb = path.rpartition("/")[2]
+
+    async def timed(asked: T) -> Answer:
+        began = time.perf_counter()
+        try:
+            return await answer(asked)
+        finally:
+            tallies.took(Duration.VERB, time.perf_counter() - began, verb)
+
+    return timed
 
 
 async def _answer(answer: _HotEndpoint, body: bytes) -> tuple[int, bytes]:
@@ -152,6 +186,7 @@ class _Faces:
         self._lists = NameLists()
         self.preempter: Preempter | None = None
         self.chronicle: Chronicle | None = None
+        self.more_figures: Callable[[], Iterable[Sample]] = lambda: ()
 
     async def filter(self, body: bytes) -> object:
         self._check_ready()
@@ -205,9 +240,12 @@ class _Faces:
         return reply(take_snapshot(self._cluster))
 
     async def metrics(self, _request: Request) -> Response:
+        return Response(self.render_figures(), media_type=CONTENT_TYPE)
+
+    def render_figures(self) -> bytes:
         evictions = None if self.preempter is None else self.preempter.evictions
-        figures = count_figures(self._cluster, evictions=evictions)
-        return Response(render_metrics(figures, self._journal.checks.tallies), media_type=CONTENT_TYPE)
+        own = count_figures(self._cluster, self._journal.history, evictions=evictions)
+        return render_metrics(chain(own, self.more_figures()), self._journal.checks.tallies)
 
     async def health(self, _request: Request) -> Response:
         return reply({"status": "ok"})

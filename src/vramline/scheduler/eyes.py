@@ -5,7 +5,7 @@ from collections.abc import Collection
 from vramline.scheduler.agent_streams import AgentStreams
 from vramline.scheduler.checks import Checks
 from vramline.scheduler.live import LiveState
-from vramline.telemetry.tallies import Happening
+from vramline.telemetry.tallies import Duration, Happening
 
 __all__ = ["Eyes"]
 
@@ -39,7 +39,7 @@ class Eyes:
             return False
         before = {uuid: self._live.fleet.observation(uuid) for uuid in gpus}
         looked = await self._streams.look(node, sorted(gpus), within_s=self._within_s)
-        self.checks.tallies.look_took(looked.took_s)
+        self.checks.tallies.took(Duration.LOOK, looked.took_s)
         self.checks.tallies.count(Happening.LOOKS, "answered" if not looked.problem else "fallen_back")
         for uuid in gpus:
             if uuid not in looked.missing:

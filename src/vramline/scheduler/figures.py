@@ -5,9 +5,11 @@ from collections.abc import Iterator
 
 from vramline.explain.cards import card_state
 from vramline.explain.ghosts import ghosts_on
+from vramline.explain.history import History
 from vramline.model.claim import Claim
 from vramline.model.cluster import Cluster
 from vramline.model.observation import Observation, Unknown
+from vramline.model.pod import PodPhase
 from vramline.telemetry.metrics import Gauge, Sample
 
 __all__ = ["count_figures"]
@@ -16,8 +18,12 @@ _MOST_CLAIMS = 5_000
 """How many claims have samples of their own."""
 
 
-def count_figures(cluster: Cluster, *, evictions: int | None = None) -> Iterator[Sample]:
+def count_figures(
+    cluster: Cluster, history: History | None = None, *, evictions: int | None = None
+) -> Iterator[Sample]:
     """Yield every sample of one scrape. `evictions` is None where nobody is ever sent away."""
+    if history is not None:
+        yield from _decisions(cluster, history)
     if evictions is not None:
         yield Sample(Gauge.EVICTIONS, evictions)
     yield Sample(Gauge.PREEMPTORS, sum(pod.preempts_on is not None for pod in cluster.pods.values()))
@@ -34,6 +40,20 @@ def count_figures(cluster: Cluster, *, evictions: int | None = None) -> Iterator
     yield from _pods(cluster)
     for uuid in sorted(fleet.columns.row_of):
         yield from _card(cluster, uuid)
+
+
+def _decisions(cluster: Cluster, history: History) -> Iterator[Sample]:
+    """Count what was decided, and why pods wait; one that nobody tried yet has no reason."""
+    for (outcome, reason), count in sorted(history.made.items(), key=str):
+        yield Sample(Gauge.DECISIONS, count, (outcome.value, reason or ""))
+    waiting = [pod for pod in cluster.pods.values() if pod.ask is not None and pod.phase is PodPhase.PENDING]
+    reasons: Counter[str] = Counter()
+    for pod in waiting:
+        record = history.latest(pod.uid)
+        reasons[(record.explanation.reason if record is not None else None) or ""] += 1
+    yield from (Sample(Gauge.PENDING, count, (reason,)) for reason, count in sorted(reasons.items()))
+    ages = [cluster.now() - pod.created_at for pod in waiting if pod.created_at is not None]
+    yield Sample(Gauge.PENDING_OLDEST, max(ages, default=0.0))
 
 
 def _state_of(problem: str, gpus: object) -> str:

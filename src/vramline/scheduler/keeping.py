@@ -1,18 +1,22 @@
-"""Keeps the history of one cluster: its decisions, samples of its cards, in the archive of the settings."""
+"""Keeps the history of one cluster: decisions, samples of its cards, and who used its memory for how long."""
 
 import asyncio
+from collections.abc import Iterator
 
 from vramline.explain.history import History
 from vramline.model.cluster import Cluster
+from vramline.scheduler.hami_figures import count_hami_figures
+from vramline.scheduler.metering import UsageMeter
 from vramline.scheduler.sampling import CardSampler
-from vramline.settings import Settings
+from vramline.settings import HamiMetrics, Settings
 from vramline.telemetry.archive import Archive, open_archive
+from vramline.telemetry.metrics import Gauge, Sample
 
 __all__ = ["Keeper"]
 
 
 class Keeper:
-    """Archive and sampler of one cluster, joined."""
+    """Archive, sampler and meter of one cluster, joined."""
 
     def __init__(
         self, cluster: Cluster, history: History, settings: Settings, *, every_s: float = 10.0
@@ -21,7 +25,16 @@ class Keeper:
         self.archive: Archive = open_archive(settings, clock=cluster.now)
         self.archive.serve(history)
         self._sampler = CardSampler(cluster, self.archive.keep_cards, grace_s=settings.release_grace_s)
+        self._meter = UsageMeter(cluster)
+        self._cluster, self._hami = cluster, settings.hami_metrics is HamiMetrics.ON
         self._every_s = every_s
+
+    def figures(self) -> Iterator[Sample]:
+        """Yield what a scrape should tell besides the state of the cluster."""
+        yield from self._meter.samples()
+        yield Sample(Gauge.HISTORY_LOST, self.archive.lost)
+        if self._hami:
+            yield from count_hami_figures(self._cluster)
 
     async def run(self, ready: asyncio.Event | None = None) -> None:
         """Sample, as soon as the cards are known, and write, until cancelled."""
@@ -30,6 +43,7 @@ class Keeper:
             if ready is not None:
                 await ready.wait()
             tasks.create_task(self._sampler.run(self._every_s))
+            tasks.create_task(self._meter.run(self._every_s))
 
     async def close(self) -> None:
         """Write the rest."""

@@ -10,14 +10,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 import structlog
 import uvicorn
 
 from vramline.dashboard.routes import build_pages
-from vramline.explain.chronicle import Chronicle
 from vramline.explain.ghosts import find_ghosts
-from vramline.explain.history import History
 from vramline.kube.client import KubeClient
 from vramline.kube.events import Recorder
 from vramline.kube.lease import Callbacks, Elector, Terms
@@ -43,6 +42,7 @@ from vramline.scheduler.tls import LiveTls
 from vramline.scheduler.waking import Waker
 from vramline.serve.agents import run_agent_listener
 from vramline.serve.feeds import Feeds
+from vramline.serve.figures import count_writes, show_figures
 from vramline.serve.following import Follower
 from vramline.serve.identity import keep_identity
 from vramline.serve.notices import TellingHistory, notice_of_ghost, notice_of_warning, open_recorder
@@ -100,6 +100,8 @@ class SchedulerProcess:
     """Where reviews are answered; None: nowhere. The webhook's Service and Secret are beside the Lease."""
     agent_listener: socket.socket | None = None
     """Where agents open their streams; None: nowhere."""
+    metrics_listener: socket.socket | None = None
+    """Where nothing but /metrics is served; None: nowhere."""
 
     async def run(self) -> None:
         """Serve until SIGINT or SIGTERM; hand the Lease back on the way out."""
@@ -131,8 +133,8 @@ class SchedulerProcess:
             history = TellingHistory(recorder.record)
             keeper = Keeper(cluster, history, self.settings)
             desk = Reservations(live, committer, leader=lambda: elector.holder, tallies=checks.tallies)
-            server = _server(self._app(cluster, history, feeds, checks, keeper.archive), desk)
-            stop = _stop_on_signals()
+            app = _application(cluster, history, feeds, checks, keeper, client)
+            server, stop = _server(app, desk), _stop_on_signals()
             log.info(
                 "scheduler.started",
                 listen=self.listener.getsockname()[:2],
@@ -142,8 +144,8 @@ class SchedulerProcess:
             async with asyncio.TaskGroup() as tasks:
                 reaping = _reap(committer, live, feeds, recorder)
                 ahead = [] if nominator is None else [nominator.run()]
-                keeping = keeper.run(feeds.synced)
-                endless = [feeds.run(), reaping, preempter.run(), recorder.run(), keeping, *ahead]
+                keeping = [keeper.run(feeds.synced), show_figures(self.metrics_listener, app.render_figures)]
+                endless = [feeds.run(), reaping, preempter.run(), recorder.run(), *keeping, *ahead]
                 background = [tasks.create_task(each) for each in endless]
                 leading = tasks.create_task(self._lead(client, elector, feeds, stop))
                 serving = tasks.create_task(server.serve(sockets=[self.listener]))
@@ -221,18 +223,25 @@ class SchedulerProcess:
         )
         return Elector(client, self.election.lease, self.election.terms(identity), callbacks, rng=rng)
 
-    def _app(
-        self, cluster: RealCluster, history: History, feeds: Feeds, checks: Checks, chronicle: Chronicle
-    ) -> SchedulerApp:
-        return build_app(
-            cluster,
-            history,
-            is_ready=feeds.synced.is_set,
-            preempter=cluster.preempter,
-            checks=checks,
-            chronicle=chronicle,
-            pages=partial(build_pages, read_text=read_text),
-        )
+
+def _application(
+    cluster: RealCluster,
+    history: TellingHistory,
+    feeds: Feeds,
+    checks: Checks,
+    keeper: Keeper,
+    client: KubeClient,
+) -> SchedulerApp:
+    return build_app(
+        cluster,
+        history,
+        is_ready=feeds.synced.is_set,
+        preempter=cluster.preempter,
+        checks=checks,
+        chronicle=keeper.archive,
+        pages=partial(build_pages, read_text=read_text),
+        more_figures=lambda: chain(keeper.figures(), count_writes(client)),
+    )
 
 
 def _server(app: SchedulerApp, desk: Reservations) -> QuietServer:

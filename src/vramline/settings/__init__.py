@@ -10,6 +10,7 @@ from vramline.settings.observation_feeds import ObservationFeed, read_feeds
 from vramline.settings.schema import (
     SETTINGS,
     Adoption,
+    HamiMetrics,
     LogFormat,
     LogLevel,
     NominateAhead,
@@ -27,6 +28,7 @@ __all__ = [
     "SETTINGS",
     "Address",
     "Adoption",
+    "HamiMetrics",
     "LogFormat",
     "LogLevel",
     "NominateAhead",

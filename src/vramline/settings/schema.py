@@ -39,6 +39,7 @@ __all__ = [
     "MODE",
     "SETTINGS",
     "Adoption",
+    "HamiMetrics",
     "LogFormat",
     "LogLevel",
     "NominateAhead",
@@ -89,6 +90,13 @@ class NominateAhead(enum.StrEnum):
 
     AUTO = "auto"
     """Where that pays: many nodes, and many pods that wait."""
+    OFF = "off"
+
+
+class HamiMetrics(enum.StrEnum):
+    """Whether figures are told under HAMi's names too."""
+
+    ON = "on"
     OFF = "off"
 
 
@@ -183,6 +191,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """MiB by which memory in use must have moved for a report before its time. Default 64: less is noise."""
     metrics_listen: Address | None = Address("127.0.0.1", 8781)
     """Where an agent serves /metrics and /healthz. Default loopback, as `listen`."""
+    scheduler_metrics_listen: Address | None = None
+    """Where a scheduler serves nothing but /metrics, for Prometheus. Default nowhere: `listen` has it too."""
+    hami_metrics: HamiMetrics = HamiMetrics.OFF
+    """Whether /metrics has HAMi's names beside our own. Default off: twice the series say nothing more."""
     nvml_library: str = ""
     """NVML library, or its folder, that is used instead of looking for one. Default empty: it is found."""
     observations: str = ""
@@ -359,6 +371,15 @@ SETTINGS: tuple[Setting, ...] = (
         field="metrics_listen",
         parse=as_optional_address,
         accepted="an IP address and a port, such as 0.0.0.0:8781, or empty for nowhere",
+    ),
+    Setting(
+        name="schedulerMetricsListen",
+        field="scheduler_metrics_listen",
+        parse=as_optional_address,
+        accepted="an IP address and a port, such as 0.0.0.0:8782, or empty for nowhere",
+    ),
+    Setting(
+        name="hamiMetrics", field="hami_metrics", parse=on_or_off(HamiMetrics), accepted=_words(HamiMetrics)
     ),
     Setting(
         name="nvmlLibrary",

@@ -13,9 +13,12 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from vramline.telemetry.tallies import Tallies
 
-__all__ = ["CONTENT_TYPE", "Gauge", "Sample", "render_metrics"]
+__all__ = ["CONTENT_TYPE", "Gauge", "HamiGauge", "Sample", "render_metrics"]
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+_DEVICE = ("zone", "node", "device_uuid", "device_index", "device_type")
+_POD = ("zone", "namespace", "node", "pod", "container_index", "device_uuid")
 
 
 class Gauge(enum.Enum):
@@ -56,7 +59,67 @@ class Gauge(enum.Enum):
         (),
     )
     EVICTIONS = ("vramline_evictions_total", "Pods sent away by this replica where VRAM alone was short.", ())
+    DECISIONS = (
+        "vramline_decisions_total",
+        "Decisions by what they meant for the pod, and why it has to wait.",
+        ("outcome", "reason"),
+    )
+    PENDING = ("vramline_pending_pods", "Pods that wait for GPUs, by why they do.", ("reason",))
+    PENDING_OLDEST = (
+        "vramline_pending_oldest_seconds",
+        "For how long the oldest of the pods that wait for GPUs has waited.",
+        (),
+    )
+    API_WRITES = (
+        "vramline_api_writes_total",
+        "Writes to the API server, by how they ended.",
+        ("method", "resource", "outcome"),
+    )
+    VRAM_GIB_SECONDS = (
+        "vramline_vram_gib_seconds_total",
+        "GPU memory times time, by namespace and by what it was.",
+        ("namespace", "part"),
+    )
+    HISTORY_LOST = ("vramline_history_lost_total", "What history should have kept and could not.", ())
     LEADING = ("vramline_leading", "1 while this replica may bind pods.", ())
+
+    @property
+    def metric(self) -> str:
+        """The name Prometheus knows it by."""
+        name: str = self.value[0]
+        return name
+
+
+class HamiGauge(enum.Enum):
+    """Metrics under the names of HAMi 2.10, for dashboards that were made for it. Off unless wanted."""
+
+    MEMORY_LIMIT = ("hami_gpu_memory_limit_bytes", "Memory of a GPU.", _DEVICE)
+    CORE_LIMIT = ("hami_gpu_core_limit_ratio", "Compute of a GPU that may be promised, in percent.", _DEVICE)
+    MEMORY_ALLOCATED = (
+        "hami_gpu_memory_allocated_bytes",
+        "Memory of a GPU that is claimed.",
+        ("zone", "node", "device_uuid", "device_index", "device_cores", "device_type"),
+    )
+    SHARED_COUNT = ("hami_gpu_shared_count", "Pods that share a GPU.", _DEVICE)
+    CORE_ALLOCATED = (
+        "hami_gpu_core_allocated_ratio",
+        "Compute of a GPU that is claimed, in percent.",
+        _DEVICE,
+    )
+    OVERVIEW = (
+        "hami_node_gpu_overview",
+        "Memory of a GPU that is claimed, with what it has as labels.",
+        ("zone", "node", "device_uuid", "device_index", "device_cores", "device_memory_limit", "device_type"),
+    )
+    MEMORY_RATIO = (
+        "hami_node_gpu_memory_allocated_ratio",
+        "Part of a GPU's memory that is claimed, from 0 to 1.",
+        ("zone", "node", "device_uuid", "device_index"),
+    )
+    POD_MEMORY = ("hami_vgpu_memory_allocated_bytes", "Memory that a pod claimed on a GPU.", _POD)
+    POD_CORES = ("hami_vgpu_core_allocated_ratio", "Compute that a pod claimed on a GPU, in percent.", _POD)
+    HOST_MEMORY = ("hami_host_gpu_memory_used_bytes", "Memory of a GPU that was seen in use.", _DEVICE)
+    HOST_UTILIZATION = ("hami_host_gpu_utilization_ratio", "How busy a GPU was seen, in percent.", _DEVICE)
 
     @property
     def metric(self) -> str:
@@ -68,7 +131,7 @@ class Gauge(enum.Enum):
 class Sample(msgspec.Struct, frozen=True):
     """One figure: of which metric, with which label values."""
 
-    gauge: Gauge
+    gauge: Gauge | HamiGauge
     value: float
     labels: tuple[str, ...] = ()
 
@@ -80,7 +143,7 @@ def render_metrics(samples: Iterable[Sample], tallies: Tallies | None = None) ->
     return generate_latest(registry)
 
 
-def _family(gauge: Gauge) -> CounterMetricFamily | GaugeMetricFamily:
+def _family(gauge: Gauge | HamiGauge) -> CounterMetricFamily | GaugeMetricFamily:
     """Return an empty family; what ends in `_total` only ever grows while a process lives."""
     kind = CounterMetricFamily if gauge.metric.endswith("_total") else GaugeMetricFamily
     return kind(gauge.metric, gauge.value[1], labels=gauge.value[2])
@@ -94,9 +157,12 @@ class _Moment(Collector):
         self._tallies = tallies
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric of the list, those without samples too."""
-        families = {gauge: _family(gauge) for gauge in Gauge}
+        """Yield every metric of our own list, those without samples too; of others' only what has some."""
+        families: dict[Gauge | HamiGauge, CounterMetricFamily | GaugeMetricFamily] = {}
+        families |= {gauge: _family(gauge) for gauge in Gauge}
         for sample in self._samples:
+            if sample.gauge not in families:
+                families[sample.gauge] = _family(sample.gauge)
             families[sample.gauge].add_metric(list(sample.labels), sample.value)
         yield from families.values()
         yield from self._tallies.families()

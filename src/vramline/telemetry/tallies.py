@@ -4,10 +4,11 @@ import enum
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
+from itertools import accumulate
 
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 
-__all__ = ["LOOK_SECONDS", "LOOK_SECONDS_HELP", "Happening", "Tallies"]
+__all__ = ["Duration", "Happening", "Tallies"]
 
 
 class Happening(enum.Enum):
@@ -44,18 +45,52 @@ class Happening(enum.Enum):
         return name
 
 
-LOOK_SECONDS = "vramline_live_look_seconds"
-LOOK_SECONDS_HELP = "How long live looks took, answered or not."
-_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1)
+class Duration(enum.Enum):
+    """Everything that is timed: name, help, labels, bounds of the buckets in seconds."""
+
+    LOOK = (
+        "vramline_live_look_seconds",
+        "How long live looks took, answered or not.",
+        (),
+        (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1),
+    )
+    VERB = (
+        "vramline_verb_seconds",
+        "How long Vramline took for a call of kube-scheduler or of the API server.",
+        ("verb",),
+        (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0),
+    )
+
+    @property
+    def metric(self) -> str:
+        """The name Prometheus knows it by."""
+        name: str = self.value[0]
+        return name
+
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """Upper bounds of all buckets but the last, which has none."""
+        bounds: tuple[float, ...] = self.value[3]
+        return bounds
+
+
+class _Buckets:
+    """The times of one thing."""
+
+    __slots__ = ("counts", "total_s")
+
+    def __init__(self, size: int) -> None:
+        self.counts = [0] * size
+        self.total_s = 0.0
 
 
 class Tallies:
-    """Counts of one process."""
+    """Counts and times of one process."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[Happening, tuple[str, ...]]] = Counter()
-        self._looks = [0] * (len(_BOUNDS) + 1)
-        self._look_sum_s = 0.0
+        self._times: dict[tuple[Duration, tuple[str, ...]], _Buckets] = {}
+        self.took(Duration.LOOK)  # a histogram without labels is there from the start
 
     def count(self, happening: Happening, *labels: str) -> None:
         """Something happened once more."""
@@ -65,10 +100,14 @@ class Tallies:
         """Return how often something happened."""
         return self._counts[happening, labels]
 
-    def look_took(self, seconds: float) -> None:
-        """A live look ended."""
-        self._looks[bisect_left(_BOUNDS, seconds)] += 1
-        self._look_sum_s += seconds
+    def took(self, duration: Duration, seconds: float | None = None, *labels: str) -> None:
+        """Something ended that is timed; None: it is only to be there, with nothing in it."""
+        times = self._times.get((duration, labels))
+        if times is None:
+            times = self._times[duration, labels] = _Buckets(len(duration.bounds) + 1)
+        if seconds is not None:
+            times.counts[bisect_left(duration.bounds, seconds)] += 1
+            times.total_s += seconds
 
     def families(self) -> Iterator[Metric]:
         """Yield every count as Prometheus wants it, those of what never happened too."""
@@ -78,13 +117,15 @@ class Tallies:
         for (happening, labels), count in sorted(self._counts.items(), key=lambda each: each[0][1]):
             families[happening].add_metric(list(labels), count)
         yield from families.values()
-        yield self._look_family()
+        timed = {
+            each: HistogramMetricFamily(each.metric, each.value[1], labels=each.value[2]) for each in Duration
+        }
+        for (duration, labels), times in sorted(self._times.items(), key=lambda each: each[0][1]):
+            buckets = _cumulated(duration, times)
+            timed[duration].add_metric(list(labels), buckets=buckets, sum_value=times.total_s)
+        yield from timed.values()
 
-    def _look_family(self) -> HistogramMetricFamily:
-        buckets, so_far = [], 0
-        for bound, count in zip((*map(str, _BOUNDS), "+Inf"), self._looks, strict=True):
-            so_far += count
-            buckets.append((bound, float(so_far)))
-        family = HistogramMetricFamily(LOOK_SECONDS, LOOK_SECONDS_HELP)
-        family.add_metric([], buckets=buckets, sum_value=self._look_sum_s)
-        return family
+
+def _cumulated(duration: Duration, times: _Buckets) -> list[tuple[str, float]]:
+    bounds = (*map(str, duration.bounds), "+Inf")
+    return list(zip(bounds, map(float, accumulate(times.counts)), strict=True))

@@ -30,9 +30,16 @@ class World:
     def report(self, used: int | None, *, at: float, **card: Any) -> None:
         self.live.set_report(self._seen(used, at, **card))
 
-    def sample(self, used: int | None, *, at: float | None = None, **card: Any) -> int:
+    def sample(
+        self,
+        used: int | None,
+        *,
+        at: float | None = None,
+        source: ObservationSource = ObservationSource.STREAM,
+        **card: Any,
+    ) -> int:
         seen = self._seen(used, self.now if at is None else at, **card)
-        return self.live.sightings.take_sample(seen)
+        return self.live.sightings.take_sample(seen, source)
 
     def free(self) -> int:
         """What strict mode would promise now."""
@@ -259,3 +266,13 @@ def test_a_node_that_left_is_not_looked_for(world: World) -> None:
 
     world.live.set_node(node_object("n1"))
     assert world.live.fleet.node("n1") is not None
+
+
+def test_who_looked_last_is_told_though_the_card_has_not_changed(world: World) -> None:
+    world.sample(500)
+    world.sample(500, source=ObservationSource.LOOK)
+    assert world.source() is ObservationSource.LOOK
+
+    world.now += 1
+    world.sample(500)
+    assert world.source() is ObservationSource.STREAM

@@ -21,7 +21,7 @@ from vramline.agent.stream import StreamRules
 from vramline.cli.agent_table import print_report
 from vramline.cli.apps import examples, new_app
 from vramline.cli.output import OutputFormat, OutputOption, print_data
-from vramline.cli.settings_file import ConfigOption, load_settings
+from vramline.cli.settings_file import EVERY_SETTING, ConfigOption, load_settings, read_setting_flags
 from vramline.errors import RequestError
 from vramline.kube.client import KubeClient
 from vramline.kube.target import Target, find_target
@@ -91,13 +91,15 @@ _AUTHORITY = Path("/etc/vramline-ca/ca.crt")
 
 
 @app.command(
+    context_settings=EVERY_SETTING,
     epilog=examples(
         "vramline agent --once",
         "vramline agent --once -o json --library /usr/lib/aarch64-linux-gnu/nvidia",
         "vramline agent --node gpu-7 --scheduler vramline-agents.vramline-system.svc:8444",
-    )
+    ),
 )
 def agent(  # noqa: PLR0913 — one parameter an option
+    ctx: typer.Context,
     *,
     once: OnceOption = False,
     output: OutputOption = OutputFormat.TABLE,
@@ -116,8 +118,11 @@ def agent(  # noqa: PLR0913 — one parameter an option
     context: ContextOption = "",
     verbosity: VerbosityOption = None,
 ) -> None:
-    """Watch the GPUs of this node: report memory, processes and health, and stream every sample."""
-    flags = {
+    """Watch the GPUs of this node: report memory, processes and health, and stream every sample.
+
+    Every setting of docs/settings.md is an option too.
+    """
+    flags = read_setting_flags(ctx.args) | {
         "sampleInterval": interval,
         "reportInterval": report_interval,
         "nvmlLibrary": library,

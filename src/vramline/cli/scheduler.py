@@ -12,7 +12,7 @@ import uvloop
 
 from vramline.agent.listen import open_metrics_socket
 from vramline.cli.apps import examples, new_app
-from vramline.cli.settings_file import ConfigOption, load_settings
+from vramline.cli.settings_file import EVERY_SETTING, ConfigOption, load_settings, read_setting_flags
 from vramline.errors import RequestError
 from vramline.kube.objects import ObjectKey
 from vramline.kube.target import find_target
@@ -62,13 +62,15 @@ FollowOption = Annotated[
 
 
 @app.command(
+    context_settings=EVERY_SETTING,
     epilog=examples(
         "vramline scheduler --config /etc/vramline/vramline.yaml",
         "vramline scheduler --config /etc/vramline/vramline.yaml --webhook-listen 0.0.0.0:8443",
-        "vramline scheduler --kubeconfig ~/.kube/config --listen 127.0.0.1:8780",
-    )
+        "vramline scheduler --kubeconfig ~/.kube/config --margin 256Mi --preemption off",
+    ),
 )
 def scheduler(  # noqa: PLR0913 — one parameter an option
+    ctx: typer.Context,
     *,
     config: ConfigOption = None,
     kubeconfig: Annotated[
@@ -95,8 +97,11 @@ def scheduler(  # noqa: PLR0913 — one parameter an option
         int | None, typer.Option("--v", help="0 to 10; from 4 on decisions are traced.", show_default=False)
     ] = None,
 ) -> None:
-    """Answer kube-scheduler's extender calls for a real cluster, and bind GPU pods to cards."""
-    flags = {
+    """Answer kube-scheduler's extender calls for a real cluster, and bind GPU pods to cards.
+
+    Every setting of docs/settings.md is an option too.
+    """
+    flags = read_setting_flags(ctx.args) | {
         "listen": listen,
         "webhookListen": webhook_listen,
         "agentListen": agent_listen,

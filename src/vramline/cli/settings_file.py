@@ -1,7 +1,8 @@
-"""The settings file and the environment, read for `vramline.settings`, which itself reads nothing."""
+"""The settings file, the environment and flags, read for `vramline.settings`, which itself reads nothing."""
 
+import difflib
 import os
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,9 +10,9 @@ import typer
 import yaml
 
 from vramline.errors import RequestError
-from vramline.settings import Settings, load
+from vramline.settings import SETTINGS, Settings, load
 
-__all__ = ["ConfigOption", "load_settings", "read_settings_file"]
+__all__ = ["EVERY_SETTING", "ConfigOption", "load_settings", "read_setting_flags", "read_settings_file"]
 
 _SIZE_LIMIT = 2**20
 """Bytes of a settings file that are believed; more is some other file."""
@@ -23,6 +24,28 @@ ConfigOption = Annotated[
     ),
 ]
 """Type of the `--config` option: `config: ConfigOption = None`."""
+
+
+EVERY_SETTING = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""Context of a command that takes every setting as a flag, besides those that its help names."""
+
+
+def read_setting_flags(arguments: Iterable[str]) -> dict[str, object]:
+    """Read `--release-grace 30s` or `--release-grace=30s` by the setting's name."""
+    by_option = {setting.option: setting.name for setting in SETTINGS}
+    rest, flags = iter(arguments), dict[str, object]()
+    for argument in rest:
+        option, equals, value = argument.partition("=")
+        if option not in by_option:
+            close = difflib.get_close_matches(option, by_option, 1) or [
+                "those of --help and docs/settings.md"
+            ]
+            raise RequestError(subject=option, problem="is no option", accepted=close[0])
+        text = value if equals else next(rest, None)
+        if text is None:
+            raise RequestError(subject=option, problem="has no value")
+        flags[by_option[option]] = text
+    return flags
 
 
 def load_settings(path: Path | None, flags: Mapping[str, object]) -> Settings:

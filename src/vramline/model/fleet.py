@@ -22,7 +22,7 @@ from vramline.model.law import Account, take_account
 from vramline.model.ledger import CardLimits, Ledger, Reservation
 from vramline.model.mix import Mix
 from vramline.model.node import Node, NodeProblem
-from vramline.model.observation import Observation, Unknown
+from vramline.model.observation import Observation, ObservationSource, Unknown
 from vramline.model.reason import CODE_OF, FITS, Reason
 from vramline.model.release import ReleaseProof, prove_release
 from vramline.units import Mib
@@ -278,7 +278,13 @@ class Fleet:
         self._refresh(uuid)
 
     def see_again(
-        self, name: str, *, at: float, void_at: float, utilization: Mapping[str, int | Unknown]
+        self,
+        name: str,
+        *,
+        at: float,
+        void_at: float,
+        source: ObservationSource,
+        utilization: Mapping[str, int | Unknown],
     ) -> bool:
         """All cards of a node were seen again, and their memory as it was; when, and how busy, is new.
 
@@ -300,7 +306,7 @@ class Fleet:
                 processes=known.processes,
                 utilization_percent=utilization[gpu.uuid],
                 temperature_c=known.temperature_c,
-                source=known.source,
+                source=source,
                 void_at=void_at,
             )
         self._observations.update(renewed)

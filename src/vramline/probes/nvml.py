@@ -135,8 +135,8 @@ class Questions:
             if isinstance(each, Failed):
                 return each
         known = [each for each in lists if isinstance(each, list)]
-        if not known:
-            return Unsupported("the driver lists no processes")
+        if not isinstance(lists[0], list):  # whoever only draws is not everybody
+            return Unsupported("the driver lists no processes that compute")
         return _merge([process for each in known for process in each], total)
 
     def _listed(self, kind: str, newest: Callable[[Handle], Any], older: str) -> Answer[list[Any]]:

@@ -71,7 +71,7 @@ class Sightings:
         void_at = at + self.stream_max_age_s
         if self._is_the_same(sample):
             busy = {gpu.uuid or "": _busy(gpu) for gpu in sample.gpus or ()}
-            if self._fleet.see_again(sample.node, at=at, void_at=void_at, utilization=busy):
+            if self._fleet.see_again(sample.node, at=at, void_at=void_at, source=source, utilization=busy):
                 return 0
         for gpu in sample.gpus or ():
             uuid = card_of(gpu.uuid or "")

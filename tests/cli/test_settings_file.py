@@ -25,7 +25,7 @@ def test_a_flag_is_given_with_a_space_or_an_equals_sign() -> None:
     [
         (["--preemtion", "off"], "--preemtion: is no option; accepted: --preemption"),
         (["--margin"], "--margin: has no value"),
-        (["now"], "now: is no option; accepted: those of --help and docs/settings.md"),
+        (["now"], "now: is no option; accepted: one of docs/settings.md"),
     ],
     ids=["unknown", "without a value", "no option"],
 )

@@ -37,9 +37,7 @@ def read_setting_flags(arguments: Iterable[str]) -> dict[str, object]:
     for argument in rest:
         option, equals, value = argument.partition("=")
         if option not in by_option:
-            close = difflib.get_close_matches(option, by_option, 1) or [
-                "those of --help and docs/settings.md"
-            ]
+            close = difflib.get_close_matches(option, by_option, 1) or ["one of docs/settings.md"]
             raise RequestError(subject=option, problem="is no option", accepted=close[0])
         text = value if equals else next(rest, None)
         if text is None:

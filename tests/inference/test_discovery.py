@@ -230,6 +230,19 @@ def test_a_model_is_asked_for_with_what_it_needs_at_that_degree() -> None:
     assert best(cluster, 2, model=LLAMA_8B, plan=plan) == "n1"
 
 
+def test_cards_that_are_linked_are_preferred_for_several() -> None:
+    """Both nodes have room; only on one of them two cards reach each other."""
+    apart, pairs = seen("apart", FREE, FREE), seen("pairs", FREE, FREE, FREE, FREE)
+    assert pairs.cards is not None
+    for index, card in enumerate(pairs.cards):
+        card["linkGroup"] = index // 2 * 2
+    cluster = cluster_of(apart, pairs)
+
+    assert best(cluster, 2, gpu_memory="20Gi") == "pairs"
+    assert best(cluster, 4, gpu_memory="20Gi") == "pairs"  # no four are linked: any of one kind will do
+    assert best(cluster, 8, gpu_memory="20Gi") is None
+
+
 def test_a_model_may_be_a_file(tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     config.write_bytes(msgspec.json.encode(LLAMA_8B))

@@ -68,6 +68,20 @@ def test_cards_of_two_kinds_do_not_work_together() -> None:
     assert [way.fits for way in ways] == [False, False]
 
 
+def test_cards_that_are_linked_are_taken_and_said_to_be() -> None:
+    cards = [card(f"GPU-{index}", 24_576, index=index) for index in range(4)]
+    for each, group in zip(cards, (0, 0, 2, 2), strict=True):
+        each["linkGroup"] = group
+    taken = running("other", 20_000, "n1")
+    taken["metadata"]["annotations"] |= {"hami.io/vgpu-devices-allocated": "GPU-1,NVIDIA,20000,0:;"}
+    cluster = cluster_of(node("n1", 24_576, cards=4), report_document(*cards, node="n1"), taken)
+
+    alone, pair, _ = (fit.way for fit in find_ways(question(), cluster))
+
+    assert (pair.gpu_uuids, pair.linked) == (("GPU-2", "GPU-3"), True)
+    assert (pair.nodes, alone.linked) == (("n1",), None)
+
+
 def test_memory_that_somebody_holds_is_not_there() -> None:
     cluster = cluster_of(node("n1", 24_576), running("other", 10_000, "n1"))
 

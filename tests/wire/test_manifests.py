@@ -124,7 +124,7 @@ LOOK = builders.observation(
         pytest.param(
             builders.node(
                 "n1",
-                builders.gpu("GPU-a", reserved=Mib(550), model="NVIDIA L40S", numa=1),
+                builders.gpu("GPU-a", reserved=Mib(550), model="NVIDIA L40S", numa=1, link_group=0),
                 builders.gpu("GPU-b", 16_000, health=Health.SUSPECT, cordoned=True),
                 source=InventorySource.REPORT,
                 advertised=2,

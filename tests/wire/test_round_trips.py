@@ -120,6 +120,7 @@ REPORTED = st.builds(
     replicas=optional(st.integers(1, 1000)),
     unified=optional(st.booleans()),
     numa=optional(st.integers(0, 8)),
+    link_group=optional(st.integers(0, 8)),
     mig=optional(st.booleans()),
     processes=optional(st.lists(PROCESSES, max_size=3).map(tuple)),
     memory_source=optional(st.sampled_from(["nvml", "meminfo"])),

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from vramline.agent.health import Condition, HealthRules, Sign, Signs, step
+from vramline.agent.link_groups import group_linked
 from vramline.agent.signs import EccCount, count_ecc, read_signs
 from vramline.model.gpu import Health
 from vramline.probes.device import DeviceReading, Failed, HealthEvent
@@ -28,6 +29,8 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     reserved: int | None = None
     unified: bool | None = None
     numa: int | None = None
+    link_group: int | None = None
+    """Index of the first card among those that reach each other over NVLink."""
     mig: bool | None = None
 
 
@@ -70,11 +73,12 @@ class Cards:
         named = {reading.uuid: reading for reading in readings if isinstance(reading.uuid, str)}
         self.nameless = tuple(_describe(each) for each in readings if not isinstance(each.uuid, str))
         self._forget_replaced(named)
+        groups = group_linked(named)
         for uuid, reading in named.items():
             card = self._cards.get(uuid) or self._meet(uuid, now)
             concerned = [event for event in events if event.uuid in {None, uuid}]
             signs = read_signs(reading, card.ecc, concerned)
-            card.identity = _identify(reading, card.identity)
+            card.identity = _identify(reading, card.identity, groups.get(uuid))
             card.ecc = count_ecc(card.ecc, reading.health)
             card.reading = reading
             card.condition = step(card.condition, signs, now, self._rules)
@@ -131,8 +135,9 @@ class Cards:
         return None if card is None else card.condition.health
 
 
-def _identify(reading: DeviceReading, before: Identity) -> Identity:
+def _identify(reading: DeviceReading, before: Identity, link_group: int | None) -> Identity:
     """Return what the card is: the newest answer, or the last one that there was."""
+    links = reading.links
     index, model, total, reserved = reading.index, reading.model, reading.total, reading.reserved
     unified, numa, mig = reading.unified, reading.numa, reading.mig_enabled
     return Identity(
@@ -143,6 +148,7 @@ def _identify(reading: DeviceReading, before: Identity) -> Identity:
         reserved=reserved if isinstance(reserved, int) else before.reserved,
         unified=unified if isinstance(unified, bool) else before.unified,
         numa=numa if isinstance(numa, int) else before.numa,
+        link_group=link_group if isinstance(links, tuple) else before.link_group,
         mig=mig if isinstance(mig, bool) else before.mig,
     )
 

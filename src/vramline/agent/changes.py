@@ -30,6 +30,7 @@ def _card(gpu: ReportedGpu) -> object:
     processes = gpu.processes
     return (
         (gpu.uuid, gpu.index, gpu.model, gpu.total_mib, gpu.reserved_mib, gpu.unified, gpu.numa, gpu.mig),
+        gpu.link_group,
         (gpu.health, gpu.replicas, gpu.memory_source, gpu.note is None, gpu.used_mib is None),
         None if processes is None else {(each.pid, each.pod_uid) for each in processes},
     )

@@ -82,6 +82,7 @@ def _write_card(card: SeenCard, facts: NodeFacts, owners: Mapping[int, Owner] | 
         replicas=replicas,
         unified=known.unified,
         numa=_within(-1 if known.numa is None else known.numa, 0, 1023),
+        link_group=_within(-1 if known.link_group is None else known.link_group, 0, 1023),
         mig=known.mig,
         processes=_write_processes(processes, owners),
         memory_source=None if answers is None else _text(answers.memory_source),

@@ -14,11 +14,12 @@ import numpy as np
 from vramline.decide.engine import decide
 from vramline.errors import RequestError
 from vramline.explain.decision import explain_decision
-from vramline.inference.card_kinds import CardKind, kinds_of
+from vramline.inference.card_kinds import CardKind, are_linked, kinds_of, wishes_for
 from vramline.inference.estimate import Estimate, Mibs, Model, Plan, estimate
-from vramline.model.ask import Ask, Constraints, MibSize
+from vramline.model.ask import Ask, MibSize
 from vramline.model.cluster import Cluster
 from vramline.model.decision import Decision
+from vramline.model.fleet import Fleet
 from vramline.model.pod import HostNeeds, Pod
 from vramline.model.reason import FITS, Reason
 from vramline.units import MAX_MIB, Mib
@@ -70,6 +71,8 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
     flags: tuple[str, ...]
     """Engine flags under which the need holds."""
+    linked: bool | None = None
+    """Whether those cards reach each other over NVLink; None: a single one, or nobody told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,23 +100,26 @@ def try_way(question: FitQuestion, cluster: Cluster, plan: Plan, kind: CardKind)
     plan = msgspec.structs.replace(plan, card_mib=kind.total_mib, card_model=kind.model)
     needed = estimate(question.model, plan)
     mib = getattr(needed.per_gpu, question.bound.value)
-    kinds = _kinds_in(cluster)
-    wishes = Constraints() if len(kinds) == 1 else Constraints(use_uuids=kinds.get(kind, ()))
     size = MibSize(Mib(min(max(mib, 1), MAX_MIB)))
-    ask = Ask(pod=_POD, pod_uid=_POD, gpus=plan.tp * plan.pp, size=size, constraints=wishes)
-    pod = Pod(namespace="fit", name="model", uid=_POD, ask=ask, host=question.host)
-    rules, candidates = cluster.rules_for(ask), cluster.candidates_for(pod)
-    decision = decide(cluster.fleet, ask, rules, now=cluster.now(), candidates=candidates)
-    return Fit(_tell(cluster, needed, kind, decision), decision, ask)
+    bare = Ask(pod=_POD, pod_uid=_POD, gpus=plan.tp * plan.pp, size=size)
+    pod = Pod(namespace="fit", name="model", uid=_POD, ask=bare, host=question.host)
+    rules, candidates = cluster.rules_for(bare), cluster.candidates_for(pod)
+    asks = [
+        msgspec.structs.replace(bare, constraints=wishes)
+        for wishes in wishes_for(cluster.fleet, kind, bare.gpus)
+    ]
+    decisions = [decide(cluster.fleet, ask, rules, now=cluster.now(), candidates=candidates) for ask in asks]
+    best = next((each for each in decisions if each.placement is not None), decisions[-1])
+    return Fit(_tell(cluster, needed, kind, (best, decisions[-1])), best, best.ask)
 
 
-def _tell(cluster: Cluster, needed: Estimate, kind: CardKind, decision: Decision) -> Way:
+def _tell(cluster: Cluster, needed: Estimate, kind: CardKind, decisions: tuple[Decision, Decision]) -> Way:
+    """Put a decision into words, and the one about any cards of the kind, linked or not."""
+    decision, of_any = decisions
     fleet, placement = cluster.fleet, decision.placement
     rules = cluster.rules_for(decision.ask)
     told = explain_decision(fleet, decision, rules, most_nodes=0, why=False)
-    fitting = np.flatnonzero(decision.node_codes == FITS)
-    order = np.lexsort((fleet.rank()[fitting], -decision.scores[fitting]))
-    names = [fleet.name_of(int(number)) for number in fitting[order][:_NODES_NAMED]]
+    names = list(dict.fromkeys([*_nodes_of(fleet, decision), *_nodes_of(fleet, of_any)]))[:_NODES_NAMED]
     size = decision.ask.size
     return Way(
         tp=needed.tp,
@@ -124,13 +130,21 @@ def _tell(cluster: Cluster, needed: Estimate, kind: CardKind, decision: Decision
         ask_mib=size.mib if isinstance(size, MibSize) else 0,
         fits=placement is not None,
         nodes=tuple(names) if placement is not None else (),
-        nodes_that_fit=len(fitting) if placement is not None else 0,
+        nodes_that_fit=int(np.sum(of_any.node_codes == FITS)) if placement is not None else 0,
         gpu_uuids=() if placement is None else tuple(share.uuid for share in placement.gpus),
         reason=told.reason,
         message=told.message,
         warnings=tuple(told.warnings),
         flags=needed.flags,
+        linked=None if placement is None else are_linked(fleet, (share.uuid for share in placement.gpus)),
     )
+
+
+def _nodes_of(fleet: Fleet, decision: Decision) -> list[str]:
+    """Return the nodes that fit, best first."""
+    fitting = np.flatnonzero(decision.node_codes == FITS)
+    order = np.lexsort((fleet.rank()[fitting], -decision.scores[fitting]))
+    return [fleet.name_of(int(number)) for number in fitting[order][:_NODES_NAMED]]
 
 
 def _kinds_in(cluster: Cluster) -> dict[CardKind, tuple[str, ...]]:

@@ -8,7 +8,7 @@ import numpy as np
 from vramline.decide.engine import decide
 from vramline.decide.idle import average_utilization, idle_cards
 from vramline.decide.realtime import look_at_cards
-from vramline.inference.card_kinds import CardKind, kinds_of
+from vramline.inference.card_kinds import CardKind, kinds_of, wishes_for
 from vramline.inference.gpu_cluster import GpuCluster
 from vramline.inference.gpu_info import KNOWN_BUSY, KNOWN_FREE, UNKNOWN, GPUInfo, NodeGPUSummary
 from vramline.model.ask import Ask, Constraints, PolicyName, Size
@@ -130,15 +130,16 @@ class GpuView:
         return None
 
     def _choices(self, required: int, need: Need) -> Iterator[tuple[Size, Constraints]]:
-        """Yield how much to ask for of which cards: any for a single one, one kind for several."""
+        """Yield how much to ask for of which cards: any for a single one, one kind and linked for several."""
         kinds = kinds_of(self.fleet)
         sizes = {kind: need(kind) for kind in sorted(kinds)}
         same = len(set(sizes.values())) == 1
-        if same and (required == 1 or len(kinds) == 1):
+        if same and required == 1:
             yield next(iter(sizes.values())), Constraints()
             return
         for kind, size in sizes.items():
-            yield size, Constraints() if len(kinds) == 1 else Constraints(use_uuids=kinds[kind])
+            for wishes in wishes_for(self.fleet, kind, required):
+                yield size, wishes
 
     def _is_open(self, node: Node) -> bool:
         number = self.fleet.node_number(node.name)

@@ -36,6 +36,8 @@ class PhysicalGpu(msgspec.Struct, frozen=True, kw_only=True):
     unified: bool = False
     """The memory is the host's own (Tegra, GB10)."""
     numa: int | None = None
+    link_group: int | None = None
+    """Cards of a node with the same number reach each other over NVLink; None: not linked, or not told."""
     health: Health = Health.HEALTHY
     cordoned: bool = False
     """An operator took this card out of service for new claims."""

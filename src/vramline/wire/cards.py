@@ -46,6 +46,7 @@ def cards_by_report(report: GpuReport, node: str) -> Inventory | None:
             slots=gpu.replicas,
             unified=bool(gpu.unified),
             numa=gpu.numa,
+            link_group=gpu.link_group,
             health=gpu.health or Health.HEALTHY,
             mig=bool(gpu.mig),
         )

@@ -114,6 +114,7 @@ def _write_card(gpu: PhysicalGpu, seen: Observation | None) -> ReportedGpu:
         replicas=gpu.slots,
         unified=gpu.unified or None,
         numa=gpu.numa,
+        link_group=gpu.link_group,
         health=gpu.health if gpu.health is not Health.HEALTHY else None,
         mig=gpu.mig or None,
         used_mib=None if seen is None else _known(seen.used),

@@ -52,6 +52,7 @@ _INVENTORY = (
     "replicas",
     "unified",
     "numa",
+    "link_group",
     "mig",
 )
 """What a report says of a card itself; the rest is what was seen on it."""

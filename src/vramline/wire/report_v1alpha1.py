@@ -75,6 +75,8 @@ class ReportedGpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     replicas: Annotated[int, Meta(ge=1, le=65_535)] | None = None
     unified: bool | None = None
     numa: Annotated[int, Meta(ge=0, le=1023)] | None = None
+    link_group: Annotated[int, Meta(ge=0, le=1023)] | None = None
+    """Cards with the same number reach each other over NVLink."""
     mig: bool | None = None
     processes: tuple[ReportedProcess, ...] | None = None
     memory_source: Annotated[str, Meta(max_length=63)] | None = None

@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.ready
 ARGS   ?=
 export K8S
 
-.PHONY: help setup demo test test-cluster soak cluster controlplane controlplane-if-possible check lint fmt bench bench-cluster bench-recovery pictures protos lock clean
+.PHONY: help setup demo test browser test-cluster soak cluster controlplane controlplane-if-possible check lint fmt bench bench-cluster bench-recovery pictures protos lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -24,7 +24,7 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP)  ## run the embedded cluster (ARGS=--once plays the five stories and exits)
 	@$(BIN)/vramline demo $(ARGS)
 
-test: check controlplane-if-possible  ## lint, types, import contracts, and the whole test suite
+test: check controlplane-if-possible browser  ## lint, types, import contracts, and the whole test suite
 	@$(BIN)/python -m pytest -q -n auto --dist loadfile $(ARGS)
 
 test-cluster: $(STAMP) controlplane  ## the end-to-end tests alone, against a real control plane (K8S=1.30.14: of that version)
@@ -38,6 +38,9 @@ controlplane: $(STAMP)  ## build etcd, kube-apiserver, kube-scheduler and, for r
 	@PYTHONPATH=tests $(BIN)/python -m controlplane.commands
 	@PYTHONPATH=tests $(BIN)/python -m realnode.machine
 	@PYTHONPATH=tests $(BIN)/python -m monitoring.prometheus
+
+browser: $(STAMP)  ## install Debian's chromium once, for root; the tests of the dashboard drive it
+	@PYTHONPATH=tests $(BIN)/python -m dashboard.chromium
 
 controlplane-if-possible: $(STAMP)
 	@if command -v go >/dev/null || [ -n "$$CONTROLPLANE_REQUIRED" ]; then $(MAKE) --no-print-directory controlplane; fi

@@ -49,6 +49,9 @@ COMMANDS: tuple[Command, ...] = (
     Command("explain", "vramline.cli.cluster", "Say why a pod is where it is, or why it is pending."),
     Command("estimate", "vramline.cli.estimate", "Say how much VRAM a model needs, line by line."),
     Command("fit", "vramline.cli.fit", "Say where a model fits now, why not, and what would help."),
+    Command(
+        "deploy", "vramline.cli.deploy", "Deploy a model through OME, with the VRAM it needs held for it."
+    ),
     Command("doctor", "vramline.cli.doctor", "Check a cluster, and say what to do where something is wrong."),
     Command("install", "vramline.cli.install", "Print what makes a cluster use Vramline."),
     Command("bench", "vramline.cli.bench", "Measure the product's own code."),

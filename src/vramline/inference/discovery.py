@@ -24,10 +24,12 @@ from vramline.units import MAX_MIB, Mib, parse_vram
 
 __all__ = [
     "GPUInfo",
+    "ModelSource",
     "NodeGPUSummary",
     "find_best_node_for_deployment",
     "get_cluster_gpu_status",
     "get_node_gpu_summaries",
+    "read_model",
 ]
 
 _MOST_GPUS = 1024
@@ -112,7 +114,7 @@ def _read_need(
         return lambda _kind: size
     if model is None:
         return None
-    read, base = _read_model(model), plan or Plan()
+    read, base = read_model(model), plan or Plan()
     if count % base.pp:
         raise _wrong(
             "required_gpus", count, f"cannot be dealt out to {base.pp} stages", f"a multiple of {base.pp}"
@@ -131,7 +133,8 @@ def _need_whole(_kind: CardKind) -> WholeSize:
     return WholeSize()
 
 
-def _read_model(model: ModelSource) -> Model:
+def read_model(model: ModelSource) -> Model:
+    """Return a model however it is given: itself, a parsed config, or where its files are."""
     match model:
         case Model():
             return model

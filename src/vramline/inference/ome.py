@@ -4,7 +4,6 @@ A call that fails raises what went wrong instead of returning nothing; only `wai
 and says why in `last_problem`.
 """
 
-import enum
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,22 +11,23 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from vramline.errors import RequestError
-from vramline.inference.discovery import find_best_node_for_deployment, get_node_gpu_summaries
+from vramline.errors import RequestError, VramlineError
+from vramline.inference.deployment import Deployer, Placement, ServiceOrder
+from vramline.inference.discovery import ModelSource, read_model
+from vramline.inference.estimate import Plan
 from vramline.inference.gpu_cluster import find_cluster, read_gpu_cluster, run_now
-from vramline.inference.parallelism import required_gpus
-from vramline.inference.selection_text import describe_selection
+from vramline.inference.parallelism import names_parallelism, required_gpus
+from vramline.inference.reservation_client import ReservationClient
 from vramline.inference.service_state import ServiceState, judge_pods, judge_service
+from vramline.inference.waiting import Waiting
 from vramline.kube.client import KubeClient, Patch, Selection
 from vramline.kube.failures import ConflictError, NotFoundError
 from vramline.kube.objects import NAMESPACES, Document, ObjectKey, Resource
 from vramline.units import parse_vram
 from vramline.wire import keys
+from vramline.wire.ome_runtime import ServingRuntime, read_serving_runtime
 from vramline.wire.ome_v1beta1 import (
-    ChosenNode,
     DeploymentMode,
-    ServiceWish,
-    model_ready_label,
     name_label,
     sanitize_dns_name,
     service_name,
@@ -60,23 +60,20 @@ RUNTIMES = _kind("ClusterServingRuntime", "clusterservingruntimes")
 _PODS: Resource[Document] = Resource(kind="Pod", plural="pods", namespaced=True, decode=_decode)
 
 
-class Placement(enum.StrEnum):
-    """What is made of the best node."""
-
-    SOFT = "soft"
-    """The scheduler prefers it."""
-    PIN = "pin"
-    """The service may go nowhere else."""
-    SCHEDULER = "scheduler"
-    """No node is named: Vramline's scheduler places the pod by the memory it asks for."""
-
-
 class OMEController:
     """Deploys inference services through OME on one cluster; `say` gets a line for whatever is done."""
 
-    def __init__(self, kubeconfig_path: str | None = None, *, say: Callable[[str], object] = print) -> None:
+    def __init__(
+        self,
+        kubeconfig_path: str | None = None,
+        *,
+        say: Callable[[str], object] = print,
+        server: str | None = None,
+    ) -> None:
+        """`server` is a scheduler that holds memory for what is deployed; None: nobody does."""
         self.kubeconfig_path = kubeconfig_path
         self._say = say
+        self._desk = None if server is None else ReservationClient(server)
         self.last_problem = ""
         """Why the last `wait_for_ready` answered False."""
         self._target = find_cluster(kubeconfig_path)
@@ -95,106 +92,97 @@ class OMEController:
         enable_gpu_selection: bool = True,  # noqa: FBT001, FBT002 — the original's order
         *,
         gpu_memory: int | str | None = None,
+        model: ModelSource | None = None,
+        plan: Plan | None = None,
         placement: str = "soft",
-        mode: str = "RawDeployment",
+        mode: str | None = None,
         workers: int = 0,
         dry_run: bool = False,
         wait: bool = False,
     ) -> str | None:
         """Make the service and return its name; with `dry_run` nothing is written.
 
-        With `wait`, None is returned for a service that does not get ready. An object of the same name is an
-        error: what runs is never changed by accident.
+        What it claims is `gpu_memory`, or what an estimate says of `model` under `plan`; the engine is told
+        to keep to it. With `wait`, None is returned for a service that does not get ready. An object of the
+        same name is an error: what runs is never changed by accident.
         """
-        wish = self._wish(
-            ServiceWish(
-                name=service_name(task_name, str(experiment_id)),
-                namespace=namespace,
-                model=sanitize_dns_name(model_name.rpartition("/")[2]),
-                runtime=runtime_name,
-                gpus=required_gpus(parameters),
-                mode=_read_mode(mode),
-                workers=workers,
-                labels={
-                    keys.OME_TASK_LABEL: name_label(task_name),
-                    keys.OME_EXPERIMENT_LABEL: name_label(str(experiment_id)),
-                },
-                storage=dict(storage or {}),
-            ),
-            gpu_memory,
-            _read_placement(placement) if enable_gpu_selection else None,
+        order = ServiceOrder(
+            name=service_name(task_name, str(experiment_id)),
+            namespace=namespace,
+            model=sanitize_dns_name(model_name.rpartition("/")[2]),
+            runtime=runtime_name,
+            gpus=required_gpus(parameters) if names_parallelism(parameters) else None,
+            placement=_read_placement(placement) if enable_gpu_selection else None,
+            mode=None if mode is None else _read_mode(mode),
+            workers=workers,
+            gpu_memory=None if gpu_memory is None else _read_mib(gpu_memory),
+            served=None if model is None else read_model(model),
+            plan=plan or Plan(),
+            labels={
+                keys.OME_TASK_LABEL: name_label(task_name),
+                keys.OME_EXPERIMENT_LABEL: name_label(str(experiment_id)),
+            },
+            storage=dict(storage or {}),
         )
-        document = write_inference_service(wish)
+        self.deploy(order, dry_run=dry_run)
+        if wait and not dry_run and not self.wait_for_ready(order.name, namespace):
+            return None
+        return order.name
+
+    def deploy(self, order: ServiceOrder, *, dry_run: bool = False) -> Document:
+        """Prepare a service and make it; return the object. With `dry_run` nothing is written or reserved."""
+        deployer = Deployer(
+            read_cluster=lambda: read_gpu_cluster(self.kubeconfig_path),
+            runtime=self._find_runtime(order.runtime),
+            desk=None if dry_run else self._desk,
+            say=self._say,
+        )
+        prepared = deployer.prepare(order)
+        document = write_inference_service(prepared.wish)
         if dry_run:
-            return wish.name
-        self.create_namespace(namespace)
-        self._call(lambda client: client.create(SERVICES, document, namespace=namespace))
-        where = "" if wish.node is None else f" on node '{wish.node.name}'"
-        self._say(f"Created InferenceService '{wish.name}' in namespace '{namespace}'{where}")
-        if wait and not self.wait_for_ready(wish.name, namespace):
-            return None
-        return wish.name
+            return document
+        try:
+            self.create_namespace(order.namespace)
+            self._call(lambda client: client.create(SERVICES, document, namespace=order.namespace))
+        except VramlineError:
+            deployer.release(prepared)
+            raise
+        where = "" if prepared.wish.node is None else f" on node '{prepared.wish.node.name}'"
+        self._say(f"Created InferenceService '{order.name}' in namespace '{order.namespace}'{where}")
+        return document
 
-    def _wish(
-        self, wish: ServiceWish, gpu_memory: int | str | None, placement: Placement | None
-    ) -> ServiceWish:
-        """Add to a service where it goes; None: nothing is said about it."""
-        if placement is Placement.SCHEDULER:
-            if gpu_memory is None:
-                raise RequestError(
-                    subject=f"InferenceService {wish.name}",
-                    field="gpu_memory",
-                    problem="is missing: Vramline places pods by the memory they ask for",
-                    accepted='MiB on each GPU, or "20Gi"; `vramline estimate` tells how much',
-                )
-            mib, gpus = _read_mib(gpu_memory), wish.gpus // (wish.workers + 1)
-            annotations = {keys.VRAM: f"{mib}Mi", keys.GPUS: str(gpus)}
-            return msgspec.structs.replace(wish, scheduler="vramline", pod_annotations=annotations)
-        node = None if placement is None else self._choose(wish, gpu_memory, placement)
-        return msgspec.structs.replace(wish, node=node)
-
-    def _choose(
-        self, wish: ServiceWish, gpu_memory: int | str | None, placement: Placement
-    ) -> ChosenNode | None:
-        """Return the best node that has the model, where any has; None: the scheduler decides."""
-        cluster = read_gpu_cluster(self.kubeconfig_path)
-        ready = model_ready_label(wish.model)
-        marked = any(ready in node.labels for node in cluster.fleet.nodes)
-        required = max(wish.gpus // (wish.workers + 1), 1)
-        name = find_best_node_for_deployment(
-            required,
-            gpu_memory=gpu_memory,
-            node_selector={ready: "Ready"} if marked else {},
-            cluster=cluster,
-        )
-        summary = None if name is None else get_node_gpu_summaries(cluster=cluster)[name]
-        for line in describe_selection(required, summary):
-            self._say(line)
-        node = None if name is None else cluster.fleet.node(name)
-        if node is None:
+    def _find_runtime(self, name: str) -> ServingRuntime | None:
+        """Return a runtime of the cluster; None: there is none of this name, which OME will say too."""
+        try:
+            found = self._call(lambda client: client.get(RUNTIMES, ObjectKey(name))).value
+        except NotFoundError:
             return None
-        return ChosenNode(node.name, node.labels.get(keys.HOSTNAME, ""), pinned=placement is Placement.PIN)
+        return read_serving_runtime(found)
 
     def wait_for_ready(
-        self, isvc_name: str, namespace: str, timeout: float = 600, poll_interval: float = 10
+        self,
+        isvc_name: str,
+        namespace: str,
+        timeout: float = 600,
+        poll_interval: float = 10,
+        *,
+        on_change: Callable[[ServiceState], object] | None = None,
     ) -> bool:
         """Wait until the service is ready; False: it is not or never will be, and `last_problem` says why.
 
-        Images that cannot be pulled, containers that crash or run out of memory and pods that are found
-        unschedulable twice in a row end the wait.
+        Images that cannot be pulled, containers that crash or run out of memory and pods that stay
+        unschedulable for a while end the wait. `on_change` is told whenever it is seen at another point of
+        its way.
         """
-        until = time.monotonic() + timeout
-        before = ServiceState(ready=False, problem="")
+        waiting = Waiting(timeout_s=timeout, clock=time.monotonic)
         while True:
-            state = self._state_of(isvc_name, namespace)
-            if state.ready:
-                self.last_problem = ""
-                return True
-            hopeless = state.final or (state.problem and state.problem == before.problem and state.stuck)
-            if hopeless or time.monotonic() + poll_interval > until:
-                self.last_problem = state.problem or f"not ready after {timeout:g} s"
-                return False
-            before = state
+            state, changed = waiting.look(self._state_of(isvc_name, namespace))
+            if changed and on_change is not None:
+                on_change(state)
+            verdict = waiting.verdict(state, next_look_s=poll_interval)
+            if verdict is not None:
+                self.last_problem = verdict
+                return state.ready
             time.sleep(poll_interval)
 
     def delete_inference_service(self, isvc_name: str, namespace: str) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from vramline.errors import RequestError
 
-__all__ = ["required_gpus"]
+__all__ = ["names_parallelism", "required_gpus"]
 
 _TENSOR = ("tpsize", "tp", "tensorparallelsize", "tensorparallelism")
 _PIPELINE = ("ppsize", "pp", "pipelineparallelsize")
@@ -20,10 +20,20 @@ def required_gpus(parameters: Mapping[str, object]) -> int:
     return _degree(parameters, _TENSOR) * _degree(parameters, _PIPELINE)
 
 
+def names_parallelism(parameters: Mapping[str, object]) -> bool:
+    """Whether any spelling of a degree is among the parameters."""
+    named = {_plain(key) for key, value in parameters.items() if value is not None}
+    return not named.isdisjoint((*_TENSOR, *_PIPELINE))
+
+
+def _plain(key: str) -> str:
+    return key.lower().replace("-", "").replace("_", "")
+
+
 def _degree(parameters: Mapping[str, object], names: tuple[str, ...]) -> int:
     found: dict[str, int] = {}
     for key, value in parameters.items():
-        if key.lower().replace("-", "").replace("_", "") in names and value is not None:
+        if _plain(key) in names and value is not None:
             found[key] = _read(key, value)
     if len(set(found.values())) > 1:
         raise RequestError(

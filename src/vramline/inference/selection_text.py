@@ -1,8 +1,13 @@
 """What is said while a node is chosen for a service, in the words of the autotuner's controller."""
 
-from vramline.inference.gpu_info import NodeGPUSummary
+import time
+from collections.abc import Iterator, Sequence
 
-__all__ = ["describe_selection"]
+from vramline.inference.gpu_info import NodeGPUSummary
+from vramline.inference.reservation_client import Held
+from vramline.units import format_mib
+
+__all__ = ["describe_reservation", "describe_selection"]
 
 
 def describe_selection(required: int, summary: NodeGPUSummary | None) -> list[str]:
@@ -24,3 +29,12 @@ def describe_selection(required: int, summary: NodeGPUSummary | None) -> list[st
 
 def _percent(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.1f}%"
+
+
+def describe_reservation(held: Sequence[Held]) -> Iterator[str]:
+    """Yield a line for each pod whose memory is held."""
+    for each in held:
+        cards = len(each.gpus)
+        until = time.strftime("%H:%M:%S", time.localtime(each.until))
+        amount = format_mib(each.gpus[0].mib if each.gpus else 0)
+        yield f"Reserved {amount} on {cards} GPU(s) of node '{each.node}' until {until}"

@@ -120,7 +120,8 @@ def _orphans(reading: ClusterReading) -> Iterator[Finding]:
     pods = reading.cluster.pods
     known = {node.name for node in reading.cluster.fleet.nodes}
     for name, ledger in sorted(reading.ledgers.items()):
-        gone = sorted({claim.pod for claim in ledger.claims if claim.pod_uid not in pods})
+        held = [claim for claim in ledger.claims if claim.until is None]
+        gone = sorted({claim.pod for claim in held if claim.pod_uid not in pods})
         waiting = sorted({claim.pod for claim in ledger.claims if _is_unbound(pods.get(claim.pod_uid))})
         if gone:
             yield _warning(

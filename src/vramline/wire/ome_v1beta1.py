@@ -75,6 +75,10 @@ class ServiceWish(msgspec.Struct, frozen=True, kw_only=True):
     scheduler: str = ""
     """Empty: the cluster's own."""
     pod_annotations: dict[str, str] = {}
+    args: tuple[str, ...] = ()
+    """All arguments of the engine behind its runtime's command; empty: the runtime's own."""
+    worker_args: tuple[str, ...] = ()
+    """MultiNode: the same for the pods besides the leader."""
 
 
 def sanitize_dns_name(name: str, longest: int = _LONGEST_DNS_NAME) -> str:
@@ -162,13 +166,13 @@ def _engine(wish: ServiceWish) -> Document:
         case DeploymentMode.RAW:
             # One copy at a time: a second one beside the first may not fit, and would wait for ever.
             update = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
-            return {**engine, **_pod(wish, wish.gpus), "deploymentStrategy": update}
+            return {**engine, **_pod(wish, wish.gpus, wish.args), "deploymentStrategy": update}
         case DeploymentMode.SERVERLESS:
             if wish.scheduler:
                 raise _impossible(
                     wish, "mode", wish.mode, "takes no schedulerName", "RawDeployment, MultiNode"
                 )
-            return {**engine, **_pod(wish, wish.gpus), "minReplicas": 0}
+            return {**engine, **_pod(wish, wish.gpus, wish.args), "minReplicas": 0}
         case DeploymentMode.MULTI_NODE:
             pods = wish.workers + 1
             if wish.workers < 1 or wish.gpus % pods:
@@ -178,13 +182,16 @@ def _engine(wish: ServiceWish) -> Document:
                 raise _impossible(
                     wish, "placement", "pin", "several pods are not one node's", "soft, scheduler"
                 )
-            part = _pod(wish, wish.gpus // pods)
-            return {**engine, "leader": part, "worker": {**part, "size": wish.workers}}
+            leader = _pod(wish, wish.gpus // pods, wish.args)
+            worker = _pod(wish, wish.gpus // pods, wish.worker_args)
+            return {**engine, "leader": leader, "worker": {**worker, "size": wish.workers}}
 
 
-def _pod(wish: ServiceWish, gpus: int) -> Document:
+def _pod(wish: ServiceWish, gpus: int, args: tuple[str, ...]) -> Document:
     amount = {keys.GPU_COUNT: str(gpus)}
-    runner = {"name": "ome-container", "resources": {"limits": amount, "requests": dict(amount)}}
+    runner: Document = {"name": "ome-container", "resources": {"limits": amount, "requests": dict(amount)}}
+    if args:
+        runner["args"] = list(args)
     pod: Document = {"runner": runner}
     if wish.scheduler:
         pod["schedulerName"] = wish.scheduler

@@ -24,6 +24,8 @@ def part(found: Estimate, name: str) -> float:
 @pytest.mark.parametrize(
     ("name", "tp", "weights", "activation", "graphs"),
     [
+        pytest.param("redhatai/Llama-3.3-70B-Instruct-quantized.w8a8", 2, 33.88, 1.96, 1.79, id="70B, tp 2"),
+        pytest.param("redhatai/Llama-3.3-70B-Instruct-quantized.w8a8", 4, 16.96, 1.97, 1.66, id="70B, tp 4"),
         pytest.param("microsoft/phi-4", 1, 27.39, 1.52, 1.07, id="phi-4"),
         pytest.param("codellama/CodeLlama-7b-Instruct-hf", 1, 12.56, 0.77, 0.89, id="CodeLlama"),
         pytest.param("Qwen/Qwen3-30B-A3B", 1, 56.88, 2.68, 1.41, id="experts"),
@@ -34,10 +36,13 @@ def part(found: Estimate, name: str) -> float:
 def test_published_runs_besides_the_table(
     name: str, tp: int, weights: float, activation: float, graphs: float
 ) -> None:
-    """GiB that vLLM 0.19 logged on an H100: the same series as the table of measured runs, not in it."""
+    """GiB that vLLM 0.19 logged on an H100: the same series as the table of measured runs, not in it.
+
+    The 70B was run in fp8, which takes as much as the int8 of the checkpoint that is read here.
+    """
     found = estimate(measured(name), Plan(tp=tp, context=8192, card_mib=81_090))
 
-    assert part(found, "weights") == pytest.approx(weights, rel=0.015)
+    assert part(found, "weights") == pytest.approx(weights, rel=0.01)
     assert part(found, "activation") == pytest.approx(activation, rel=0.10)
     bounds = next(line for line in found.lines if line.part == "cuda graphs")
     assert bounds.low_mib <= graphs * 1024 <= bounds.high_mib

@@ -54,13 +54,18 @@ def fit_constants(runs: Iterable[Measured]) -> Constants:
     more = [run.context - context - links for run in together if not run.dense]
     graphs, layer_graphs = _fit_graphs([run for run in runs if run.dense])
     extra = [run.graphs - _plain_graphs(run, graphs, layer_graphs) for run in runs if not run.dense]
+    all_reduce = _median([run.non_torch for run in runs if run.plan.tp == 2], MEASURED.all_reduce)
     return Constants(
         sampler=_median([each for run in runs for each in _sampler_of(run)], MEASURED.sampler),
         graphs=graphs,
         layer_graphs=layer_graphs,
         expert_graphs=_median(extra, MEASURED.expert_graphs),
         libraries=_median([run.non_torch for run in runs if run.alone], MEASURED.libraries),
-        all_reduce=_median([run.non_torch for run in runs if run.plan.tp > 1], MEASURED.all_reduce),
+        all_reduce=all_reduce,
+        peer=_median(
+            [(run.non_torch - all_reduce) / (run.plan.tp - 2) for run in runs if run.plan.tp > 2],
+            MEASURED.peer,
+        ),
         context=context,
         links=links,
         expert_links=_median(more, MEASURED.expert_links),

@@ -56,8 +56,10 @@ class Constants(msgspec.Struct, frozen=True, kw_only=True):
     """More of that in models with experts."""
     libraries: float = 0.25
     """Kernels and workspaces that are loaded while it runs, on one GPU."""
-    all_reduce: float = 2.08
-    """The same with the buffers of several GPUs that are linked."""
+    all_reduce: float = 2.07
+    """The same with the buffers of two GPUs that are linked."""
+    peer: float = 0.03
+    """For each further GPU."""
     context: float = 0.51
     """The CUDA context."""
     links: float = 0.98
@@ -226,7 +228,7 @@ def _running(
 
 def _vllm_non_torch(tp: int, pp: int, constants: Constants) -> Span:
     if tp > 1:
-        size = constants.all_reduce * GIB
+        size = (constants.all_reduce + constants.peer * (tp - 2)) * GIB
         return Span(0.2 * GIB, size, 1.2 * size, "all-reduce buffers of linked GPUs and libraries, measured")
     if pp > 1:
         return Span(0.05 * GIB, 0.1 * GIB, 0.5 * GIB, "libraries, measured")

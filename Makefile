@@ -74,6 +74,7 @@ bench-recovery: $(STAMP) controlplane  ## after kill -9: seconds until the next 
 
 pictures: $(STAMP)  ## take the pictures of the README again, from real runs
 	@$(BIN)/python tools/picture.py docs/pictures/simulate.svg 112 $(BIN)/vramline simulate -f examples/why-pending.yaml
+	@$(BIN)/python tools/top_picture.py docs/pictures/top.svg
 
 protos: $(STAMP)  ## make the message classes of kubelet's sockets again, from the .proto files
 	@cd src && ../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. vramline/agent/kubelet_api/*.proto

@@ -4,37 +4,13 @@ import re
 import signal
 import socket
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
+from cli.demos import COMMAND, running_demo
 from vramline.cli.main import main
-
-COMMAND = [sys.executable, "-m", "vramline", "demo"]
-
-
-@contextmanager
-def running_demo(*arguments: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """Start a demo on a free port and wait until it says where it is."""
-    with subprocess.Popen(
-        [*COMMAND, "--listen", "127.0.0.1:0", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-    ) as process:
-        assert process.stdout is not None
-        found = re.search(r"serving (http://\S+)", process.stdout.readline())
-        assert found is not None
-        try:
-            yield process, found[1]
-        finally:
-            if process.poll() is None:
-                process.kill()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])

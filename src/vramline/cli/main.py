@@ -44,6 +44,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("scheduler", "vramline.cli.scheduler", "Serve kube-scheduler's extender calls for a cluster."),
     Command("agent", "vramline.cli.agent", "Watch this node's GPUs, and report what they say."),
     Command("reserve", "vramline.cli.reserve", "Hold a GPU in a reservation pod, and say which it is."),
+    Command("top", "vramline.cli.top", "Watch the cluster live: GPUs, pods that wait, and why."),
     Command("gpus", "vramline.cli.cluster", "List every GPU: total, held, used, unmanaged, releasing, free."),
     Command("nodes", "vramline.cli.cluster", "List every node and what its GPUs have left."),
     Command("explain", "vramline.cli.cluster", "Say why a pod is where it is, or why it is pending."),

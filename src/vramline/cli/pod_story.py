@@ -15,13 +15,13 @@ from vramline.explain.decision import CardLine, Explanation, NodeLine
 from vramline.explain.pods import PodStory, PodView
 from vramline.model.reason import Reason
 
-__all__ = ["pod_story"]
+__all__ = ["STATUS_STYLES", "pod_story"]
 
 _NODES = 3
 """How many nodes are shown with their arithmetic."""
 _CARDS = 8
 _HISTORY = 8
-_STATUS_STYLES = {"Pending": "yellow", "Running": "green", "Bound": "green", "Releasing": "cyan"}
+STATUS_STYLES = {"Pending": "yellow", "Running": "green", "Bound": "green", "Releasing": "cyan"}
 
 
 def pod_story(story: PodStory, *, width: int, plain: bool) -> RenderableType:
@@ -50,7 +50,7 @@ def _cards(story: PodStory, *, width: int, plain: bool) -> list[RenderableType]:
 
 def _headline(pod: PodView) -> Text:
     text = Text(printable(pod.pod), style="bold").append("  ")
-    text.append(pod.status, style=_STATUS_STYLES.get(pod.status, ""))
+    text.append(pod.status, style=STATUS_STYLES.get(pod.status, ""))
     text.append(f" on {printable(pod.node)}" if pod.node else "", style="not bold")
     facts = [f"asks {pod.asks}" if pod.asks else "", f"priority {pod.priority}" if pod.priority else ""]
     facts.append("" if pod.age_s is None else f"age {pod.age_s:,.0f} s")

@@ -156,23 +156,23 @@ def test_a_leader_whose_term_is_over_cannot_write_even_without_a_version(plane: 
 
 def test_a_bind_request_comes_back_as_it_was_written(plane: ControlPlane) -> None:
     async def story(client: KubeClient) -> None:
-        made = await client.create(BIND_REQUESTS, REQUEST, namespace="default")
-        failed = replace(REQUEST, phase=BindPhase.FAILED, reason="no card", attempts=2)
-        written = await client.update(
-            BIND_REQUESTS, made.key, failed, version=made.version, subresource="status"
-        )
+        first = replace(REQUEST, attempts=1)
+        made = await client.create(BIND_REQUESTS, first, namespace="default")
+        anew = replace(first, node="n2", phase=BindPhase.FAILED, reason="no card", attempts=2)
+        anew = replace(anew, given=(GpuShare("GPU-3", Mib(8_000)),))
+        written = await client.update(BIND_REQUESTS, made.key, anew, version=made.version)
 
-        assert (made.value, written.value) == (REQUEST, failed)
+        assert (made.value, written.value) == (first, anew)
 
     run(plane, story)
 
 
-def test_an_intent_does_not_change(plane: ControlPlane) -> None:
+def test_a_bind_request_stays_with_its_pod(plane: ControlPlane) -> None:
     async def story(client: KubeClient) -> None:
         made = await client.create(BIND_REQUESTS, replace(REQUEST, name="fixed"), namespace="default")
 
-        with pytest.raises(InvalidError, match="an intent does not change"):
-            await client.patch(BIND_REQUESTS, made.key, Patch({"spec": {"node": "n2"}}))
+        with pytest.raises(InvalidError, match="is one pod's"):
+            await client.patch(BIND_REQUESTS, made.key, Patch({"spec": {"podUID": "uid-2"}}))
 
     run(plane, story)
 

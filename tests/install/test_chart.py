@@ -8,9 +8,11 @@ import yaml
 
 from install.rendered import CHART, Object, find_helm, render_with_helm, rendered
 from vramline import __version__
+from vramline.kube.client import Timing
 from vramline.model.ask import PolicyName, RealtimeMode
-from vramline.settings import SETTINGS, Adoption, HamiMetrics, NominateAhead, Preemption
+from vramline.settings import SETTINGS, Adoption, HamiMetrics, NominateAhead, Preemption, Settings
 from vramline.settings.schema import LogFormat, LogLevel, StaleObservation, UnsizedAsk
+from vramline.settings.values import duration
 from vramline.wire.admission import SchedulerNamePolicy
 
 
@@ -128,6 +130,7 @@ def test_the_schema_knows_every_setting_and_every_word() -> None:
     words = {name: set(form["enum"]) for name, form in settings.items() if "enum" in form}
     listeners = {"listen", "webhookListen", "agentListen", "metricsListen", "schedulerMetricsListen"}
     given_by_the_chart = {*listeners, "schedulerName", "backend", "slotsPerCard", "historyPath"}
+    given_by_the_chart |= {"reservationImage", "reservationNamespace"}
     assert set(settings) == {setting.name for setting in SETTINGS} - given_by_the_chart
     assert words == {
         "realtimeMode": set(RealtimeMode),
@@ -142,6 +145,13 @@ def test_the_schema_knows_every_setting_and_every_word() -> None:
         "logLevel": set(LogLevel),
         "logFormat": set(LogFormat),
     }
+
+
+def test_kube_scheduler_waits_longer_than_a_bind_may_take() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+
+    waits_s = duration(may_be_zero=False)(values["kubeScheduler"]["extenderTimeout"])
+    assert waits_s > Settings().bind_within_s + Timing().write_s
 
 
 def test_the_schema_knows_every_value_of_the_chart() -> None:

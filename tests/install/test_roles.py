@@ -55,7 +55,7 @@ def test_nothing_is_allowed_by_wildcard(role: Object) -> None:
 @pytest.mark.parametrize(
     ("kind", "verbs"),
     [
-        ("pods", {"create", "update", "delete", "deletecollection"}),
+        ("pods", {"update", "deletecollection"}),
         ("nodes", {"create", "update", "patch", "delete", "deletecollection"}),
         ("pods/status", {"update"}),
         ("vramline.io/gpuledgers", {"patch", "delete", "deletecollection"}),
@@ -69,6 +69,17 @@ def test_no_role_of_ours_allows(kind: str, verbs: set[str]) -> None:
     allowed = {right[4] for role in ROLES for right in rights_of(role) if right[2] == kind}
 
     assert allowed & verbs == set()
+
+
+def test_pods_are_made_and_deleted_among_the_reservations_alone() -> None:
+    places = {
+        right[:2]
+        for role in ROLES
+        for right in rights_of(role)
+        if right[2] == "pods" and right[4] in {"create", "delete"}
+    }
+
+    assert places == {("vramline-scheduler", "vramline-reservations")}
 
 
 def test_only_a_reservation_pod_may_patch_pods_and_a_policy_says_which_and_what_of_it() -> None:

@@ -14,6 +14,7 @@ from vramline.errors import RequestError
 from vramline.model.ask import Ask
 from vramline.model.claim import Claim, ClaimState
 from vramline.model.fleet import Fleet
+from vramline.model.gpu import PhysicalGpu
 from vramline.model.node import NodeProblem, ProblemKind
 from vramline.model.pod import GpuShare, Pod, PodPhase
 from vramline.model.rules import Rules
@@ -80,8 +81,9 @@ def adopt_pods(
             unnamed.append((pod, pod.ask))
         else:
             fleet.adopt(claims_of(pod, shares))
+    reserved = frozenset(pod.reserves_group[1] for pod in pods if pod.reserves_group is not None)
     for pod, ask in unnamed:
-        _assign(fleet, pod, ask, rules, groups)
+        _assign(fleet, pod, ask, rules, groups, reserved)
     fleet.adopt(_with_use_at_end(fleet, pods))
     return problems
 
@@ -157,11 +159,14 @@ def _cards_of_groups(fleet: Fleet, ask: Ask, uuids: list[str], rules: Rules) -> 
     return _sized(fleet, ask, uuids, rules)
 
 
-def _assign(fleet: Fleet, pod: Pod, ask: Ask, rules: Rules, groups: dict[str, str]) -> None:
+def _assign(
+    fleet: Fleet, pod: Pod, ask: Ask, rules: Rules, groups: dict[str, str], reserved: frozenset[str]
+) -> None:
     """Give a pod nobody assigned the cards of its node with the most left by the books, fitting or not.
 
     It runs there, so it holds memory somewhere; a card that ends up over-promised shows it as a deficit.
-    Pods of one KAI group stay together: the first one decides.
+    Pods of one KAI group stay together: the first one decides. A card that a reservation pod holds was not
+    given to a pod with devices of its own, unless there are several devices of it.
     """
     node = fleet.node(pod.node or "")
     if node is None or not node.gpus:
@@ -169,10 +174,19 @@ def _assign(fleet: Fleet, pod: Pod, ask: Ask, rules: Rules, groups: dict[str, st
     names = pod.allocation.groups if pod.allocation is not None else ()
     here = {gpu.uuid for gpu in node.gpus}
     together = [groups[name] for name in names if groups.get(name) in here]
-    by_room = sorted(node.gpus, key=lambda gpu: (-fleet.account(gpu.uuid).free_by_books, gpu.uuid))
+    taken = reserved if pod.holds_devices else frozenset()
+    by_room = sorted(node.gpus, key=lambda gpu: (_is_kept(gpu, taken), _left_on(fleet, gpu), gpu.uuid))
     chosen = together or [gpu.uuid for gpu in by_room[: ask.gpus]]
     groups.update(zip(names, chosen, strict=False))
     fleet.adopt(claims_of(pod, _sized(fleet, ask, chosen, rules)))
+
+
+def _is_kept(gpu: PhysicalGpu, reserved: frozenset[str]) -> bool:
+    return gpu.uuid in reserved and gpu.slots is None
+
+
+def _left_on(fleet: Fleet, gpu: PhysicalGpu) -> int:
+    return -fleet.account(gpu.uuid).free_by_books
 
 
 def _sized(fleet: Fleet, ask: Ask, uuids: list[str], rules: Rules) -> tuple[GpuShare, ...]:

@@ -59,7 +59,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     problem: NodeProblem | None = None
     source: InventorySource = InventorySource.NONE
     advertised: int | None = None
-    """Devices that kubelet advertises: replicas counted one by one. For display only."""
+    """Devices that kubelet advertises: replicas counted one by one. No figure of memory rests on it."""
+    renamed: bool = False
+    """Whether it advertises them under the name that NVIDIA's plugin has for time-sliced devices."""
     ready: bool = True
     cordoned: bool = False
     labels: dict[str, str] = {}

@@ -27,8 +27,10 @@ from vramline.model.ask import RealtimeMode
 from vramline.model.cluster import BindOutcome
 from vramline.model.decision import Decision, Placement
 from vramline.model.fleet import Fleet
+from vramline.model.holding import CardHolder
 from vramline.model.pod import Pod
 from vramline.scheduler.eyes import Eyes
+from vramline.scheduler.following_cards import find_cards
 from vramline.scheduler.hami_nodes import annotations_for_hami, why_hami_waits
 from vramline.scheduler.ledger_desk import LedgerDesk, Lost
 from vramline.scheduler.live import LiveState
@@ -58,14 +60,21 @@ class Committer:
         epoch: Callable[[], int | None],
         *,
         eyes: Eyes | None = None,
+        holder: CardHolder | None = None,
         apart_s: float = 0.05,
     ) -> None:
         self._live = live
         self._eyes = eyes or Eyes(live)
         """Looks at cards where an agent's stream is up; without one, a bind waits for nobody."""
+        self.holder = holder
+        """Keeps cards out of kubelet's hands; None: nobody needs to."""
         self._store = store
         self._epoch = epoch
         self.desk = LedgerDesk(live, store, epoch, apart_s=apart_s)
+
+    def term(self) -> int | None:
+        """The number of this leader's term; None: it does not lead now."""
+        return self._epoch()
 
     def leads(self) -> bool:
         """Whether anything may be written now."""
@@ -101,7 +110,7 @@ class Committer:
                 taken = self._live.taken_over_by(pod_uid)
                 written = await self.desk.write(node, add=reservation.claims, remove=taken)
                 if isinstance(written, Written):
-                    return await self._bind(pod, decision.placement, version, written.ledger)
+                    return await self._keep(pod, decision.placement, version, written.ledger)
             finally:
                 self._live.end_hold(pod_uid)
             lost = written
@@ -110,6 +119,22 @@ class Committer:
         return BindOutcome(
             f"the ledger of {node} was not written: {lost.detail or 'an earlier promise stands'}"
         )
+
+    async def _keep(self, pod: Pod, placement: Placement, version: str, ledger: GpuLedger) -> BindOutcome:
+        """Keep a promise that is stored: have the cards held where they must be, and write the binding."""
+        holder, uuids = self.holder, dict[str, str]()
+        if holder is not None and holder.holds_for(pod, placement.node):
+            found = await find_cards(self._live, self.desk, holder, pod, (placement, ledger))
+            if isinstance(found, BindOutcome):
+                await holder.finish(pod, placement, found.refused)
+                return found
+            placement, ledger, uuids = found
+        told = annotations_for_hami(self._live, pod, placement)
+        told[keys.VISIBLE_DEVICES] = ",".join(uuids.get(gpu.uuid, gpu.uuid) for gpu in placement.gpus)
+        outcome = await self._bind(_binding(pod, placement, version, ledger, told), pod)
+        if holder is not None:
+            await holder.finish(pod, placement, outcome.refused)
+        return outcome
 
     async def recall(self, pod_uid: str) -> None:
         """Take back promises to a pod whose binding nobody is writing: it is being scheduled anew."""
@@ -202,10 +227,8 @@ class Committer:
                 return there
         return decide(view, pod.ask, rules, now=now)
 
-    async def _bind(self, pod: Pod, placement: Placement, version: str, ledger: GpuLedger) -> BindOutcome:
-        """Write the binding. `version` was read before the claim was stored."""
-        told = annotations_for_hami(self._live, pod, placement)
-        binding = _binding(pod, placement, version, ledger, told)
+    async def _bind(self, binding: Binding, pod: Pod) -> BindOutcome:
+        """Write the binding. Its version of the pod was read before the claim was stored."""
         for _ in range(_PLANS):
             answer = await self._store.bind(binding)
             if isinstance(answer, Done):
@@ -284,11 +307,7 @@ def _binding(
         uid=pod.uid,
         resource_version=version,
         node=placement.node,
-        annotations={
-            **told,
-            keys.ALLOCATION: encode_allocation(record),
-            keys.VISIBLE_DEVICES: ",".join(share.uuid for share in placement.gpus),
-        },
+        annotations={**told, keys.ALLOCATION: encode_allocation(record)},
     )
 
 

@@ -113,7 +113,8 @@ class LedgerDesk:
         pod = change.add[0]
         if any(claim.pod_uid == pod.pod_uid and claim.pod_uid not in removed for claim in stored.claims):
             return f"{pod.pod} holds a claim on {stored.node} already"
-        if not self._live.still_fits(change.add):
+        # The claims are held already: their cards must not be over-promised by the books.
+        if not self._live.fleet.columns.keep_promises(claim.gpu for claim in change.add):
             return f"another leader has taken what {pod.pod} was to get on {stored.node}"
         return ""
 

@@ -110,7 +110,7 @@ class LiveState:
         if not pod.advances:
             return ()
         own = self._advances.choose(pod, self.ledger_of(node).claims, now=self.now())
-        return own if self.still_fits(own) else ()  # where leaders got in each other's way, nobody takes
+        return own if self.fleet.columns.keep_promises(c.gpu for c in own) else ()  # or leaders collided
 
     def reserved_on(self, pod: Pod) -> list[str]:
         """The nodes on which memory is reserved for this pod in advance."""
@@ -266,6 +266,10 @@ class LiveState:
         """The advance claims that a bind under way takes over."""
         return self._advances.taken_by(pod_uid)
 
+    def hold_instead(self, reservation: Reservation) -> None:
+        """A bind under way goes to other cards of its node than before; the fleet knows them already."""
+        self._under_way[reservation.claims[0].pod_uid] = reservation
+
     def end_hold(self, pod_uid: str) -> None:
         """The bind is over, well or badly; from now on only what is stored counts."""
         reservation = self._under_way.pop(pod_uid, None)
@@ -276,10 +280,6 @@ class LiveState:
     def nodes_promised_to(self, pod_uid: str) -> list[str]:
         """The nodes whose stored ledgers name a pod."""
         return sorted(self._ledgers.nodes_of(pod_uid))
-
-    def still_fits(self, claims: Iterable[Claim]) -> bool:
-        """Whether cards on which these claims are held already are not over-promised by the books."""
-        return self.fleet.columns.keep_promises(claim.gpu for claim in claims)
 
     def is_held(self, pod_uid: str) -> bool:
         """Whether a bind of this pod is under way."""

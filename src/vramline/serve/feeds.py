@@ -1,4 +1,4 @@
-"""What the API server tells, handed to the live state: four reflectors, one owner of the state."""
+"""What the API server tells, handed to the live state: a reflector for each kind, one owner of the state."""
 
 import asyncio
 import random
@@ -7,9 +7,11 @@ from typing import TypeVar
 
 from vramline.kube.client import KubeClient
 from vramline.kube.mirror import Added, Change, Changed, Deleted, Synced
-from vramline.kube.objects import LEDGERS, NODES, PODS, REPORTS, Resource, Unreadable
+from vramline.kube.objects import BIND_REQUESTS, LEDGERS, NODES, PODS, REPORTS, Resource, Unreadable
 from vramline.kube.reflector import Reflector
 from vramline.scheduler.live import LiveState
+from vramline.serve.binding import Binding
+from vramline.wire.bind_request_v1alpha1 import BindRequest
 from vramline.wire.kubernetes import NodeObject, PodObject
 from vramline.wire.ledger_v1alpha1 import GpuLedger
 from vramline.wire.report_v1alpha1 import GpuReport
@@ -22,18 +24,25 @@ T = TypeVar("T")
 class Feeds:
     """Keeps a live state in step with the API server."""
 
-    def __init__(self, client: KubeClient, live: LiveState, *, rng: random.Random) -> None:
+    def __init__(
+        self, client: KubeClient, live: LiveState, *, rng: random.Random, binding: Binding | None = None
+    ) -> None:
         self._live = live
         self._client = client
         self._rng = rng
+        self._binding = binding
         self._reflectors: dict[str, Reflector[object]] = {}
+        self._kinds = 4
         self.synced = asyncio.Event()
-        """Set once nodes, reports, ledgers and pods have all been listed: from then on answers are right."""
+        """Set once every kind has been listed: from then on answers are right."""
 
     async def run(self) -> None:
-        """Follow all four kinds until cancelled. What the lists mean is worked out when all are there."""
+        """Follow all kinds until cancelled. What the lists mean is worked out when all are there."""
         self._live.backlog.start()
+        self._kinds = 4 if self._binding is None else 5
         async with asyncio.TaskGroup() as tasks:
+            if self._binding is not None:
+                tasks.create_task(self._follow(BIND_REQUESTS, self._take_request))
             tasks.create_task(self._follow(NODES, self._take_node))
             tasks.create_task(self._follow(REPORTS, self._take_report))
             tasks.create_task(self._follow(LEDGERS, self._take_ledger))
@@ -47,7 +56,8 @@ class Feeds:
             take(change)
             if isinstance(change, Synced) and not self.synced.is_set():
                 reflector.synced = True
-                if len(self._reflectors) == 4 and all(each.synced for each in self._reflectors.values()):
+                followed = self._reflectors.values()
+                if len(followed) == self._kinds and all(each.synced for each in followed):
                     self._live.finish_listing()
                     self.synced.set()
 
@@ -87,10 +97,22 @@ class Feeds:
         match change:
             case Added(stored) | Changed(stored):
                 self._live.set_pod(stored.value)
+                if self._binding is not None:
+                    self._binding.take_pod(stored.value)
             case Deleted(_, uid):
                 self._live.drop_pod(uid)
+                if self._binding is not None:
+                    self._binding.drop_pod(uid)
             case Unreadable(uid=uid, problem=problem):
                 self._live.set_pod_unreadable(uid, problem)
             case Synced():
                 if not self._live.pods_are_complete:
                     self._live.finish_listing_pods()
+
+    def _take_request(self, change: Change[BindRequest]) -> None:
+        binding = self._binding
+        match change:
+            case Added(stored) | Changed(stored) if binding is not None:
+                binding.take_request(stored)
+            case Deleted(key) | Unreadable(key=key) if binding is not None:
+                binding.drop_request(key.namespace, key.name)

@@ -7,10 +7,11 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from typing import Any
 
 import structlog
 import uvicorn
@@ -41,6 +42,7 @@ from vramline.scheduler.reservations import Reservations
 from vramline.scheduler.tls import LiveTls
 from vramline.scheduler.waking import Waker
 from vramline.serve.agents import run_agent_listener
+from vramline.serve.binding import Binding, open_binding
 from vramline.serve.feeds import Feeds
 from vramline.serve.figures import count_writes, show_figures
 from vramline.serve.following import Follower
@@ -116,15 +118,17 @@ class SchedulerProcess:
                 adopts_all=self.settings.adoption is Adoption.ALL,
                 pool=pool_from(self.settings),
             )
-            streams = AgentStreams(live.sightings, live.now)
-            feeds = Feeds(client, live, rng=rng)
+            streams, binding = (
+                AgentStreams(live.sightings, live.now),
+                open_binding(client, live, self.settings),
+            )
+            feeds = Feeds(client, live, rng=rng, binding=binding)
             elector = self._elector(client, live, rng)
             recorder = open_recorder(client, self._place)
             checks = Checks(tell=lambda decision: recorder.record(notice_of_warning(decision)))
+            waker = Waker(live, self._bell(client), checks.waiting, checks.tallies)
             eyes = Eyes(live, streams, checks, within_s=self.settings.look_within_s)
-            bell = StorageBell(client, self.election.lease.namespace)
-            waker = Waker(live, bell, checks.waiting, checks.tallies)
-            committer = Committer(live, KubeStore(client), lambda: elector.epoch or None, eyes=eyes)
+            committer = _committer(client, live, elector, eyes, binding)
             preempter = Preempter(
                 live, KubeStore(client), committer.leads, recorder.record, clock=time.monotonic
             )
@@ -142,10 +146,11 @@ class SchedulerProcess:
                 nodes="all" if live.pool is None else f"{live.pool.key}={live.pool.value}",
             )
             async with asyncio.TaskGroup() as tasks:
-                reaping = _reap(committer, live, feeds, recorder)
                 ahead = [] if nominator is None else [nominator.run()]
-                keeping = [keeper.run(feeds.synced), show_figures(self.metrics_listener, app.render_figures)]
-                endless = [feeds.run(), reaping, preempter.run(), recorder.run(), *keeping, *ahead]
+                reaping = _reap(committer, live, feeds, recorder)
+                keeping = [keeper.run(feeds.synced), *_keep(binding, committer, feeds, recorder)]
+                telling = [recorder.run(), show_figures(self.metrics_listener, app.render_figures)]
+                endless = [feeds.run(), reaping, preempter.run(), *telling, *keeping, *ahead]
                 background = [tasks.create_task(each) for each in endless]
                 leading = tasks.create_task(self._lead(client, elector, feeds, stop))
                 serving = tasks.create_task(server.serve(sockets=[self.listener]))
@@ -199,6 +204,9 @@ class SchedulerProcess:
             return None
         rules = HintRules(scheduler_name=self.settings.scheduler_name)
         return Nominator(live, store, leads, rules, clock=time.monotonic, tallies=tallies)
+
+    def _bell(self, client: KubeClient) -> StorageBell:
+        return StorageBell(client, self.election.lease.namespace)
 
     @property
     def _preempts(self) -> bool:
@@ -283,6 +291,20 @@ async def _expire_sightings(live: LiveState, stop: asyncio.Event) -> None:
     while not stop.is_set():
         live.sightings.expire()
         await asyncio.sleep(_EXPIRE_EVERY_S)
+
+
+def _committer(
+    client: KubeClient, live: LiveState, elector: Elector, eyes: Eyes, binding: Binding | None
+) -> Committer:
+    holder = None if binding is None else binding.holder
+    return Committer(live, KubeStore(client), lambda: elector.epoch or None, eyes=eyes, holder=holder)
+
+
+def _keep(
+    binding: Binding | None, committer: Committer, feeds: Feeds, recorder: Recorder
+) -> list[Coroutine[Any, Any, None]]:
+    """Look after reservation pods, where there are any."""
+    return [] if binding is None else [binding.run(committer, feeds.synced, recorder.record)]
 
 
 async def _reap(committer: Committer, live: LiveState, feeds: Feeds, recorder: Recorder) -> None:

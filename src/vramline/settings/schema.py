@@ -17,9 +17,11 @@ from vramline.settings.values import (
     as_address,
     as_history_age,
     as_history_size,
+    as_image,
     as_label_key,
     as_label_value,
     as_margin,
+    as_namespace,
     as_optional_address,
     as_path,
     as_scheduler_name,
@@ -207,6 +209,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """For which GPU pods it does so. Default default: those that name no scheduler, or the default one."""
     backend: Backend = Backend.RESERVATION
     """Who holds a card from kubelet's point of view. Default reservation: works beside NVIDIA's plugin."""
+    reservation_image: str = ""
+    """The image of reservation pods, which has `vramline` in it. Default empty: cards are not held."""
+    reservation_namespace: str = "vramline-reservations"
+    """Where reservation pods are. Default a namespace of their own: their service account may patch there."""
+    bind_within_s: float = 40.0
+    """Seconds for which a bind waits for kubelet to give a card. Default 40: an image may have to be pulled;
+    kube-scheduler waits a little longer."""
     slots_per_card: int = 256
     """Pods that Vramline's own device plugin lets onto a node, for each of its cards. Default 256: more than
     kubelet runs on a node as a rule, so that memory is the limit and never this."""
@@ -413,6 +422,24 @@ SETTINGS: tuple[Setting, ...] = (
         accepted=_words(SchedulerNamePolicy),
     ),
     Setting(name="backend", field="backend", parse=one_of(Backend), accepted=_words(Backend)),
+    Setting(
+        name="reservationImage",
+        field="reservation_image",
+        parse=as_image,
+        accepted="an image reference such as vramline:0.1.0, or empty for no reservation pods",
+    ),
+    Setting(
+        name="reservationNamespace",
+        field="reservation_namespace",
+        parse=as_namespace,
+        accepted="the name of a namespace, such as vramline-reservations",
+    ),
+    Setting(
+        name="bindWithin",
+        field="bind_within_s",
+        parse=duration_between(1.0, 600.0),
+        accepted="a duration from 1s to 10m",
+    ),
     Setting(name="slotsPerCard", field="slots_per_card", parse=as_slots, accepted="1 to 1000"),
     Setting(
         name="historyPath",

@@ -15,9 +15,11 @@ __all__ = [
     "as_address",
     "as_history_age",
     "as_history_size",
+    "as_image",
     "as_label_key",
     "as_label_value",
     "as_margin",
+    "as_namespace",
     "as_optional_address",
     "as_path",
     "as_scheduler_name",
@@ -39,6 +41,7 @@ _DURATION = re.compile(r"(?P<number>[0-9]{1,9}(?:\.[0-9]{1,6})?)(?P<unit>ms|s|m|
 _SECONDS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _NOTHING = re.compile(r"0+(?:Mi|Gi)?", re.ASCII)
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):(?P<port>[0-9]{1,5})", re.ASCII)
+_IMAGE = re.compile(r"[a-z0-9][a-zA-Z0-9._/@:-]{0,511}", re.ASCII)
 _LABEL_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _LABEL_PREFIX = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 
@@ -195,6 +198,22 @@ def as_scheduler_name(raw: object) -> str:
         raise ValueError("is not a name of lower-case letters, digits, '-' and '.'")
     if text == "default-scheduler":
         raise ValueError("is the cluster's own scheduler, which does not ask Vramline")
+    return text
+
+
+def as_namespace(raw: object) -> str:
+    """Read the name of a namespace."""
+    text = _quoted(raw)
+    if not _LABEL_PREFIX.fullmatch(text) or "." in text or len(text) > 63:
+        raise ValueError("is not the name of a namespace")
+    return text
+
+
+def as_image(raw: object) -> str:
+    """Read an image reference; empty is none."""
+    text = _quoted(raw)
+    if text and not _IMAGE.fullmatch(text):
+        raise ValueError("is not an image reference")
     return text
 
 

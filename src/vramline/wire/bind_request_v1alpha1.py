@@ -1,6 +1,7 @@
 """`BindRequest`: the recorded intent to put a pod on cards, so that a restart resumes it."""
 
 import enum
+from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
@@ -34,9 +35,12 @@ class BindRequest(msgspec.Struct, frozen=True, kw_only=True):
     pod_uid: str
     node: str
     gpus: tuple[GpuShare, ...]
+    """The cards that were planned."""
     phase: BindPhase = BindPhase.PENDING
     reason: str = ""
     attempts: int = 0
+    given: tuple[GpuShare, ...] = ()
+    """The cards that it got; empty: not known yet, or none."""
 
 
 class _Share(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -55,6 +59,7 @@ class _Status(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     phase: BindPhase = BindPhase.PENDING
     reason: str = ""
     attempts: Annotated[int, Meta(ge=0)] = 0
+    gpus: list[_Share] = []
 
 
 class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -76,20 +81,22 @@ def decode_bind_request(document: object, *, subject: str = KIND) -> BindRequest
         name=read.metadata.name,
         pod_uid=read.spec.pod_uid,
         node=read.spec.node,
-        gpus=tuple(GpuShare(share.uuid, Mib(share.mib), share.cores) for share in read.spec.gpus),
+        gpus=_read_shares(read.spec.gpus),
         phase=status.phase,
         reason=status.reason,
         attempts=status.attempts,
+        given=_read_shares(status.gpus),
     )
 
 
 def encode_bind_request(request: BindRequest) -> dict[str, object]:
     """Write a request as plain mappings and lists, ready for JSON or YAML."""
     owner = {"apiVersion": "v1", "kind": "Pod", "name": request.name, "uid": request.pod_uid}
-    shares = [_Share(uuid=gpu.uuid, mib=gpu.mib, cores=gpu.cores) for gpu in request.gpus]
     status: dict[str, object] = {"phase": request.phase.value, "attempts": request.attempts}
     if request.reason:
         status["reason"] = request.reason
+    if request.given:
+        status["gpus"] = _write_shares(request.given)
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -97,7 +104,15 @@ def encode_bind_request(request: BindRequest) -> dict[str, object]:
         "spec": {
             "podUID": request.pod_uid,
             "node": request.node,
-            "gpus": msgspec.to_builtins(shares),
+            "gpus": _write_shares(request.gpus),
         },
         "status": status,
     }
+
+
+def _read_shares(shares: Iterable[_Share]) -> tuple[GpuShare, ...]:
+    return tuple(GpuShare(share.uuid, Mib(share.mib), share.cores) for share in shares)
+
+
+def _write_shares(shares: Iterable[GpuShare]) -> object:
+    return msgspec.to_builtins([_Share(uuid=gpu.uuid, mib=gpu.mib, cores=gpu.cores) for gpu in shares])

@@ -71,6 +71,7 @@ class _Devices(msgspec.Struct, frozen=True):
 
     gpus: int | None
     instances: bool
+    renamed: bool = False
 
 
 def read_node(node: NodeObject, report: GpuReport | None) -> NodeReading:
@@ -92,6 +93,7 @@ def read_node(node: NodeObject, report: GpuReport | None) -> NodeReading:
         problem=_find_problem(sources, best, devices),
         source=best.source if best else InventorySource.NONE,
         advertised=devices.gpus,
+        renamed=devices.renamed,
         ready=all(each.status == "True" for each in status.conditions or () if each.type == "Ready"),
         cordoned=bool(spec.unschedulable),
         labels=node.metadata.labels or {},
@@ -218,6 +220,7 @@ def _list_observations(report: GpuReport | None, node: str) -> tuple[dict[str, O
 
 def _count_devices(offered: Quantities, gfd: GfdLabels, subject: str) -> _Devices:
     gpus: int | None = None
+    renamed = False
     instances = gfd.mig or gfd.mixed
     for key, value in offered.items():
         is_instance = key.startswith(keys.MIG_RESOURCE_PREFIX)
@@ -226,7 +229,8 @@ def _count_devices(offered: Quantities, gfd: GfdLabels, subject: str) -> _Device
             number = read_whole(value, subject=subject, field=field, low=0, high=_MAX_DEVICES)
             instances = instances or (is_instance and number > 0)
             gpus = gpus if is_instance else (gpus or 0) + number
-    return _Devices(gpus, instances)
+            renamed = renamed or (key == keys.GPU_COUNT_SHARED and number > 0)
+    return _Devices(gpus, instances, renamed)
 
 
 def _read_room(offered: Quantities, subject: str) -> HostRoom:

@@ -14,6 +14,7 @@ from vramline.model.node import Taint
 from vramline.wire import keys
 from vramline.wire.kubernetes import PodObject
 from vramline.wire.platform_profile import HostMount, PlatformProfile
+from vramline.wire.times import seconds_of
 from vramline.wire.uuids import card_of
 
 __all__ = [
@@ -69,6 +70,7 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     failure: str = ""
     """Why it will never hold a card; empty: it holds one, or may still get one."""
     ending: bool = False
+    created_at: float = 0.0
 
 
 def name_reservation(node: str, card: str, ordinal: int = 1) -> str:
@@ -141,6 +143,7 @@ def read_reservation(pod: PodObject) -> Reservation | None:
         card=card_of(annotations.get(keys.RESERVED_GPU) or ""),
         failure=_failure_of(pod),
         ending=meta.deletion_timestamp is not None,
+        created_at=0.0 if meta.creation_timestamp is None else seconds_of(meta.creation_timestamp),
     )
 
 
@@ -154,8 +157,10 @@ def _failure_of(pod: PodObject) -> str:
 
 
 def _group_of(site: ReservationSite) -> str:
-    """Return what KAI's tools call the card: its UUID, so that one card is never two groups."""
-    return site.card if _LABEL.fullmatch(site.card) else name_reservation(site.node, site.card)
+    """Return what KAI's tools call the card: its UUID, unless kubelet gave another to the first try."""
+    if site.ordinal == 1 and _LABEL.fullmatch(site.card):
+        return site.card
+    return name_reservation(site.node, site.card, site.ordinal)
 
 
 def _tolerations(taints: Iterable[Taint]) -> list[dict[str, str]]:

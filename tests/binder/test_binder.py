@@ -1,0 +1,209 @@
+"""Binds with reservations, one at a time: what is held, what is told, what is refused."""
+
+import asyncio
+from random import Random
+
+import msgspec
+import pytest
+
+from binder.memory_world import CARD_MIB, NODES, OPTIONS, Replica, World, shared_pod, whole_pod
+from vramline.wire import keys
+from vramline.wire.bind_request_v1alpha1 import BindPhase, BindRequest
+from vramline.wire.kubernetes import PodObject
+
+FULL = CARD_MIB - 100
+
+
+def world_of(*pods: PodObject, seed: int = 1) -> tuple[World, Replica]:
+    world = World(Random(seed))
+    for pod in pods:
+        world.create_pod(pod)
+    return world, Replica(world)
+
+
+def card_of(world: World, uid: str) -> str:
+    return (world.pods[uid].metadata.annotations or {}).get(keys.VISIBLE_DEVICES, "")
+
+
+def held(world: World) -> list[str]:
+    return sorted((pod.metadata.annotations or {}).get(keys.RESERVED_GPU, "") for pod in world.reservations())
+
+
+def request_of(world: World, name: str) -> BindRequest:
+    return world.requests["ns", name].request
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_pod_gets_the_card_that_kubelet_gave_to_its_reservation(seed: int) -> None:
+    world, replica = world_of(shared_pod(1), seed=seed)
+
+    assert asyncio.run(replica.bind("uid-1", "n1")) == ""
+
+    assert held(world) == [card_of(world, "uid-1")]
+    (claim,) = world.ledgers["n1"].claims
+    assert claim.gpu == card_of(world, "uid-1")
+
+
+def test_the_request_says_what_was_planned_and_what_was_given() -> None:
+    world, replica = world_of(shared_pod(1))
+    asyncio.run(replica.bind("uid-1", "n1"))
+
+    request = request_of(world, "p1")
+
+    assert (request.phase, request.attempts, request.node) == (BindPhase.SUCCEEDED, 1, "n1")
+    assert [share.uuid for share in request.given] == [card_of(world, "uid-1")]
+    assert [share.mib for share in request.gpus] == [8_000]
+
+
+def test_a_further_pod_on_a_held_card_makes_no_other_reservation() -> None:
+    world, replica = world_of(shared_pod(1), shared_pod(2))
+
+    async def bind_both() -> None:
+        await replica.bind("uid-1", "n1")
+        assert await replica.bind("uid-2", "n1") == ""
+
+    asyncio.run(bind_both())
+
+    assert len(world.reservations()) == 1
+    assert card_of(world, "uid-2") == card_of(world, "uid-1")
+    assert request_of(world, "p2").phase is BindPhase.SUCCEEDED
+
+
+def test_two_pods_at_once_share_one_reservation() -> None:
+    world, replica = world_of(shared_pod(1), shared_pod(2))
+
+    async def bind_both() -> list[str]:
+        tasks = [asyncio.create_task(replica.committer.bind(f"uid-{n}", "n1")) for n in (1, 2)]
+        for _ in range(100):  # kubelet takes its time
+            await asyncio.sleep(0)
+            replica.hear()
+        while not all(task.done() for task in tasks):
+            await asyncio.sleep(0)
+            world.kubelets_act()
+            replica.hear()
+        return [task.result().refused for task in tasks]
+
+    assert asyncio.run(bind_both()) == ["", ""]
+    assert len(world.reservations()) == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_whole_card_of_ours_that_kubelet_counts_elsewhere_does_not_keep_a_node_from_being_filled(
+    seed: int,
+) -> None:
+    """kubelet counts a whole-GPU pod on whichever device; only the number can be relied upon."""
+    world, replica = world_of(whole_pod(1), shared_pod(1, FULL), shared_pod(2, FULL), seed=seed)
+
+    async def bind_all() -> list[str]:
+        return [await replica.bind(uid, "n1") for uid in ("uid-w1", "uid-1", "uid-2")]
+
+    assert asyncio.run(bind_all()) == ["", "", ""]
+    assert world.free_devices("n1") == []
+    assert len({card_of(world, uid) for uid in ("uid-w1", "uid-1", "uid-2")}) == NODES["n1"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_stranger_that_came_first_keeps_its_card(seed: int) -> None:
+    stranger = whole_pod(9, nodeName="n1", schedulerName="other")
+    world, replica = world_of(stranger, shared_pod(1, FULL), shared_pod(2, FULL), seed=seed)
+    world.kubelets_act()
+
+    async def bind_all() -> list[str]:
+        return [await replica.bind(uid, "n1") for uid in ("uid-1", "uid-2")]
+
+    assert asyncio.run(bind_all()) == ["", ""]
+    assert world.given["uid-w9"] not in {card_of(world, "uid-1"), card_of(world, "uid-2")}
+
+
+def test_a_kubelet_without_a_device_is_noticed_at_once_and_not_asked_again() -> None:
+    stranger = whole_pod(9, nodeName="n2", schedulerName="other")
+    world, replica = world_of(shared_pod(1))
+
+    async def bind_twice() -> list[str]:
+        world.create_pod(stranger)  # the replica has not heard of it yet
+        world.kubelets_act()
+        task = asyncio.create_task(replica.committer.bind("uid-1", "n2"))
+        while not task.done():
+            await asyncio.sleep(0)
+            world.kubelets_act()
+            for pod in world.reservations():
+                replica.ears.set_pod(pod)
+        return [task.result().refused, (await replica.committer.bind("uid-1", "n2")).refused]
+
+    refusals = asyncio.run(bind_twice())
+
+    assert "UnexpectedAdmissionError" in refusals[0]
+    assert "UnexpectedAdmissionError" in refusals[1]
+    assert len(world.reservations()) == 1
+    assert world.ledgers["n2"].claims == ()
+    assert (request_of(world, "p1").phase, request_of(world, "p1").attempts) == (BindPhase.FAILED, 2)
+
+
+def test_a_kubelet_that_says_nothing_costs_the_deadline_and_no_more() -> None:
+    world = World(Random(1))
+    world.create_pod(shared_pod(1))
+    replica = Replica(world, within_s=0.05)
+
+    refused = asyncio.run(replica.committer.bind("uid-1", "n1")).refused
+
+    assert "has not told within 0.05 s" in refused
+    assert world.ledgers["n1"].claims == ()
+    assert request_of(world, "p1").reason == refused
+
+
+def test_a_pod_that_is_deleted_while_it_waits_is_not_waited_for() -> None:
+    world, replica = world_of(shared_pod(1))
+
+    async def bind_and_delete() -> str:
+        task = asyncio.create_task(replica.committer.bind("uid-1", "n1"))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert world.reservations()
+        world.delete_pod("uid-1")
+        replica.hear()
+        replica.parts.holds.wake()
+        return (await task).refused
+
+    assert asyncio.run(bind_and_delete()) == "ns/p1 is gone"
+    asyncio.run(replica.keep())
+    assert world.reservations() == []
+
+
+def test_a_reservation_of_an_earlier_leader_is_used_and_not_made_again() -> None:
+    world, replica = world_of(shared_pod(1), shared_pod(2))
+    asyncio.run(replica.bind("uid-1", "n1"))
+
+    heir = Replica(world, epoch=2)
+    assert asyncio.run(heir.bind("uid-2", "n1")) == ""
+
+    assert len(world.reservations()) == 1
+
+
+def test_what_a_retry_of_the_same_name_finds_is_not_its_own() -> None:
+    world, replica = world_of(shared_pod(1))
+    asyncio.run(replica.bind("uid-1", "n1"))
+    stale = world.requests["ns", "p1"]
+    world.delete_pod("uid-1")
+    world.requests["ns", "p1"] = stale  # the garbage collector is late
+    replica.hear()
+    replica.parts.requests.take(stale)
+    again = shared_pod(1)
+    renamed = pod_with_uid(again, "uid-new")
+    world.create_pod(renamed)
+    replica.hear()
+
+    assert asyncio.run(replica.bind("uid-new", "n1")) == ""
+
+    request = request_of(world, "p1")
+    assert (request.pod_uid, request.attempts, request.phase) == ("uid-new", 1, BindPhase.SUCCEEDED)
+
+
+def pod_with_uid(pod: PodObject, uid: str) -> PodObject:
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid=uid))
+
+
+def test_reservation_pods_are_in_their_namespace() -> None:
+    world, replica = world_of(shared_pod(1))
+    asyncio.run(replica.bind("uid-1", "n1"))
+
+    assert {pod.metadata.namespace for pod in world.reservations()} == {OPTIONS.namespace}

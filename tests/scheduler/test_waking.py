@@ -9,8 +9,11 @@ import pytest
 from builders import claim
 from kubernetes_builders import hami_card, hami_register, node_object, pod_object, report
 from scheduler.memory_store import MemoryStore
+from scheduler.replicas import Replica, gpu_pod
+from scheduler.reserving import OTHER, TOKEN, desk_of, reserve
 from vramline.model.rules import Rules
 from vramline.scheduler.live import LiveState
+from vramline.scheduler.reservations import Reserved
 from vramline.scheduler.waiting import WaitingPods
 from vramline.scheduler.waking import Waker
 from vramline.telemetry.tallies import Happening, Tallies
@@ -172,3 +175,28 @@ def test_only_the_pods_refused_last_are_remembered() -> None:
     few.add(type(ask)(pod="ns/b", pod_uid="b", gpus=1, size=ask.size))
 
     assert few.still_waiting(world.live.pods) == []
+
+
+@pytest.mark.parametrize("how", ["its time", "its holder"])
+def test_a_reservation_that_ends_is_told(how: str) -> None:
+    """No pod and no card changes: the memory is free by the ledger alone."""
+    store = MemoryStore(Random(1))
+    store.create_pod(gpu_pod(1, 30_000))
+    replica = Replica(store)
+    for token in (TOKEN, OTHER):
+        assert isinstance(reserve(replica, 32_000, token=token, ttl=60), Reserved)
+    bell, waiting = CountingBell(), WaitingPods()
+    waker = Waker(replica.live, bell, waiting, Tallies())
+    ask = replica.live.pods["uid-1"].ask
+    assert ask is not None
+    waiting.add(ask)
+    asyncio.run(waker.wake())
+    assert bell.rings == 0
+
+    if how == "its time":
+        replica.now += 61
+        asyncio.run(replica.committer.reap())
+    else:
+        asyncio.run(desk_of(replica).end(TOKEN))
+    asyncio.run(waker.wake())
+    assert bell.rings == 1

@@ -130,6 +130,8 @@ class LedgerDesk:
         answer = await self._store.write_ledger(ledger)
         if isinstance(answer, Written):
             self._live.set_ledger(answer.ledger)
+            if {claim.pod_uid for claim in stored.claims} - {claim.pod_uid for claim in ledger.claims}:
+                self._live.sightings.freed.add(node)  # no object of kube-scheduler's tells that
             return answer
         if isinstance(answer, Refused):
             return Lost(answer.detail, retry=False)

@@ -18,6 +18,8 @@ from vramline.cli.apps import examples, new_app
 from vramline.cli.bench_inference import EXAMPLES as INFERENCE_EXAMPLES
 from vramline.cli.bench_inference import inference
 from vramline.cli.bench_service import add_service_benches
+from vramline.cli.bench_vram import EXAMPLES as VRAM_EXAMPLES
+from vramline.cli.bench_vram import vram
 from vramline.cli.output import OutputFormat, OutputOption, print_data, print_table
 from vramline.cli.progress import Progress
 from vramline.cli.sizes import MOST_GPUS, MOST_NODES, MOST_PODS, read_sizes
@@ -28,6 +30,7 @@ __all__ = ["app"]
 
 app = new_app()
 app.command(epilog=INFERENCE_EXAMPLES)(inference)
+app.command(epilog=VRAM_EXAMPLES)(vram)
 
 
 def _trace_option(what: str, name: str) -> Any:  # noqa: ANN401 — typer's own type

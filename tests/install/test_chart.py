@@ -45,6 +45,11 @@ def test_helm_finds_nothing_to_complain_about() -> None:
             id="with the agent, elsewhere",
         ),
         pytest.param(
+            ("--without-namespace", "--with-dashboard"),
+            ("dashboard.enabled=true",),
+            id="with the dashboard",
+        ),
+        pytest.param(
             ("--without-namespace", "--with-plugin"),
             ("agent.enabled=true", "devicePlugin.enabled=true"),
             id="with the device plugin",
@@ -128,7 +133,14 @@ def test_the_schema_knows_every_setting_and_every_word() -> None:
     settings = schema["properties"]["settings"]["properties"]
 
     words = {name: set(form["enum"]) for name, form in settings.items() if "enum" in form}
-    listeners = {"listen", "webhookListen", "agentListen", "metricsListen", "schedulerMetricsListen"}
+    listeners = {
+        "listen",
+        "webhookListen",
+        "agentListen",
+        "metricsListen",
+        "schedulerMetricsListen",
+        "dashboardListen",
+    }
     given_by_the_chart = {*listeners, "schedulerName", "backend", "slotsPerCard", "historyPath"}
     given_by_the_chart |= {"reservationImage", "reservationNamespace"}
     assert set(settings) == {setting.name for setting in SETTINGS} - given_by_the_chart

@@ -9,7 +9,7 @@ from house.tree import ROOT
 from install.rendered import Object, find_object, rendered
 from vramline.scheduler.bell import BELL
 
-OBJECTS = rendered("--with-plugin")
+OBJECTS = rendered("--with-plugin", "--with-dashboard")
 ROLES = [each for each in OBJECTS if each["kind"] in {"Role", "ClusterRole"}]
 BUILT_IN = {"system:kube-scheduler", "system:volume-scheduler"}
 
@@ -21,7 +21,9 @@ def rights_of(role: Object) -> Iterator[Right]:
     namespace = role["metadata"].get("namespace", "")
     place = {"": "cluster", "vramline-system": "own namespace"}.get(namespace, namespace)
     for rule in role["rules"]:
-        for group in rule["apiGroups"]:
+        for path in rule.get("nonResourceURLs", []):
+            yield from ((role["metadata"]["name"], place, path, "", verb) for verb in rule["verbs"])
+        for group in rule.get("apiGroups", []):
             for resource in rule["resources"]:
                 kind = f"{group}/{resource}" if group else resource
                 for name in rule.get("resourceNames", [""]):

@@ -26,6 +26,14 @@ AgentOption = Annotated[
     bool | None,
     typer.Option("--with-agent/--without-agent", help="Whether to print the node agent.  [default: without]"),
 ]
+DashboardOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--with-dashboard/--without-dashboard",
+        help="Whether people with a token see the dashboard from outside.  [default: without]",
+        show_default=False,
+    ),
+]
 PluginOption = Annotated[
     bool | None,
     typer.Option(
@@ -52,6 +60,7 @@ def install(  # noqa: PLR0913 — one parameter an option
     ] = True,
     with_agent: AgentOption = None,
     with_plugin: PluginOption = None,
+    with_dashboard: DashboardOption = None,
     image: Annotated[str | None, typer.Option(help="Image of Vramline.", show_default=False)] = None,
     replicas: Annotated[
         int | None, typer.Option(help="Scheduler pods, one of which leads.  [default: 2]", min=1, max=9)
@@ -91,6 +100,7 @@ def install(  # noqa: PLR0913 — one parameter an option
         with_namespace=with_namespace,
         with_agent=with_agent,
         with_plugin=with_plugin,
+        with_dashboard=with_dashboard,
         image=image,
         replicas=replicas,
         kube_scheduler_image=kube_scheduler_image,

@@ -16,7 +16,12 @@ from vramline.cli.settings_file import EVERY_SETTING, ConfigOption, load_setting
 from vramline.errors import RequestError
 from vramline.kube.objects import ObjectKey
 from vramline.kube.target import find_target
-from vramline.scheduler.listen import open_agent_socket, open_socket, open_webhook_socket
+from vramline.scheduler.listen import (
+    open_agent_socket,
+    open_dashboard_socket,
+    open_socket,
+    open_webhook_socket,
+)
 from vramline.serve.scheduler import ElectionRules, SchedulerProcess
 from vramline.settings import Address
 from vramline.telemetry.logs import configure
@@ -130,7 +135,8 @@ def scheduler(  # noqa: PLR0913 — one parameter an option
         reviews = _listen(sockets, settings.webhook_listen, open_webhook_socket)
         streams = _listen(sockets, settings.agent_listen, open_agent_socket)
         figures = _listen(sockets, settings.scheduler_metrics_listen, open_metrics_socket)
-        process = SchedulerProcess(settings, target, listener, election, reviews, streams, figures)
+        pages = _listen(sockets, settings.dashboard_listen, open_dashboard_socket)
+        process = SchedulerProcess(settings, target, listener, election, reviews, streams, figures, pages)
         uvloop.run(process.run())
 
 

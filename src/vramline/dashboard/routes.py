@@ -11,6 +11,7 @@ from starlette.routing import BaseRoute, Route
 from vramline.dashboard.cluster_page import ClusterPage
 from vramline.dashboard.decisions_page import DecisionsPage
 from vramline.dashboard.gpu_page import GpuPage
+from vramline.dashboard.headers import dress
 from vramline.dashboard.markup import Templates
 from vramline.dashboard.pod_page import PodPage
 from vramline.dashboard.pods_page import Advice, PodsPage
@@ -23,21 +24,12 @@ from vramline.errors import RequestError
 
 __all__ = ["build_pages"]
 
-_HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
-        " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-    ),
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-}
 _KINDS = {"css": "text/css", "js": "text/javascript", "txt": "text/plain", "svg": "image/svg+xml"}
 _MOST_STREAMS = 200
 """Pages that are kept up to date at one time; whoever comes later gets a page that stands still."""
+
+_BEATS_OF_THE_KNOWN = 120
+"""After a minute a stream ends, and who opens it again is asked again what they may see."""
 
 _Page = Callable[[Request, Viewer], Awaitable[Response]]
 
@@ -47,7 +39,8 @@ def build_pages(window: Window, *, read_text: ReadText, gate: Gate | None = None
 
     `read_text` reads manifests that people paste.
     """
-    pages = _Pages(window, gate or OpenGate(), read_text)
+    gate = gate or OpenGate()
+    pages = _Pages(window, gate, read_text)
     gets: dict[str, _Page] = {
         "/": pages.cluster,
         "/pods": pages.pods,
@@ -67,6 +60,7 @@ def build_pages(window: Window, *, read_text: ReadText, gate: Gate | None = None
         *(Route(path, pages.guard(page), methods=["GET"]) for path, page in gets.items()),
         Route("/what-if", pages.guard(pages.what_if_of_manifest), methods=["POST"]),
         Route("/assets/{tag}/{name}", _give_asset, methods=["GET"]),
+        *gate.routes(),
     ]
 
 
@@ -91,11 +85,11 @@ class _Pages:
         async def endpoint(request: Request) -> Response:
             viewer = await self._gate.admit(request)
             if isinstance(viewer, Response):
-                return _dress(viewer)
+                return dress(viewer)
             try:
-                return _dress(await page(request, viewer))
+                return dress(await page(request, viewer))
             except RequestError as error:
-                return _dress(self._refuse(400, str(error), viewer))
+                return dress(self._refuse(400, str(error), viewer))
 
         return endpoint
 
@@ -159,13 +153,16 @@ class _Pages:
         if self._streams >= _MOST_STREAMS:
             return self._refuse(503, "Too many pages are open; this one stands still.", viewer)
         return StreamingResponse(
-            self._counted(scene), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+            self._counted(scene, viewer),
+            media_type="text/event-stream",
+            headers={"Cache-Control": "no-store"},
         )
 
-    async def _counted(self, scene: Scene) -> AsyncIterator[bytes]:
+    async def _counted(self, scene: Scene, viewer: Viewer) -> AsyncIterator[bytes]:
         self._streams += 1
+        most = _BEATS_OF_THE_KNOWN if viewer.is_known else None
         try:
-            async for message in follow(scene, self._window.cluster.now):
+            async for message in follow(scene, self._window.cluster.now, most=most):
                 yield message
         finally:
             self._streams -= 1
@@ -184,16 +181,10 @@ async def _give_asset(request: Request) -> Response:
     name = request.path_params["name"]
     there = {each.name: each for each in files("vramline.dashboard").joinpath("assets").iterdir()}
     if name not in there:
-        return _dress(Response("no such file\n", status_code=404, media_type="text/plain"))
+        return dress(Response("no such file\n", status_code=404, media_type="text/plain"))
     kind = _KINDS[name.rpartition(".")[2]]
     kept = {"Cache-Control": "public, max-age=31536000, immutable"}
-    return _dress(Response(there[name].read_bytes(), media_type=kind, headers=kept))
-
-
-def _dress(response: Response) -> Response:
-    response.headers.update(_HEADERS)
-    response.headers.setdefault("Cache-Control", "no-store")
-    return response
+    return dress(Response(there[name].read_bytes(), media_type=kind, headers=kept))
 
 
 def _key_in(request: Request) -> str:

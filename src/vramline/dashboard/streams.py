@@ -36,14 +36,18 @@ Scene = Callable[[], AsyncIterator[Piece | Listing]]
 """A page as it should look now, piece by piece; it gives way to others between pieces."""
 
 
-async def follow(scene: Scene, now: Callable[[], float], *, beat_s: float = _BEAT_S) -> AsyncIterator[bytes]:
+async def follow(
+    scene: Scene, now: Callable[[], float], *, beat_s: float = _BEAT_S, most: int | None = None
+) -> AsyncIterator[bytes]:
     """Yield server-sent events that turn the page in a browser into the scene, for as long as it is read.
+
+    `most` beats at most; None: without end.
 
     The first round sends everything: what has changed since the page was made is not known.
     """
     screen = _Screen()
     beat = 0
-    while True:
+    while most is None or beat < most:
         changed = [each async for each in screen.compare(scene())]
         if changed:
             yield _message("".join(changed))

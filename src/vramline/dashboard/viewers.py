@@ -1,12 +1,13 @@
 """Who looks, and what of it is theirs to see."""
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Protocol
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 
 from vramline.model.fleet import Fleet
 
@@ -33,6 +34,8 @@ class Viewer(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     namespaces: frozenset[str] | None = None
     """Whose pods may be seen by name; None: everybody's."""
+    is_known: bool = False
+    """Whether it was asked who it is; then it is asked again now and then."""
 
     def sees(self, namespace: str) -> bool:
         """Whether the pods of a namespace may be shown by name."""
@@ -77,6 +80,10 @@ class Gate(Protocol):
         """Return who it is, or what to answer instead of the page."""
         ...
 
+    def routes(self) -> Iterable[BaseRoute]:
+        """Return the addresses at which people say who they are; none where nobody asks."""
+        ...
+
 
 class OpenGate:
     """Lets everybody in who is on this machine.
@@ -84,6 +91,10 @@ class OpenGate:
     A page of a foreign site could have its own name resolve to 127.0.0.1 and then read everything; a browser
     tells in `Host` by which name it came, so foreign names are turned away.
     """
+
+    def routes(self) -> Iterable[BaseRoute]:
+        """Nobody is asked."""
+        return ()
 
     async def admit(self, request: Request) -> Viewer | Response:
         """Return the viewer who sees everything, unless the address has a foreign name."""

@@ -83,6 +83,7 @@ def build_app(  # noqa: PLR0913 — one parameter a part
     timed = partial(_timed, journal.checks.tallies)
     past = Past(journal, cluster.now, chronicle)
     calls = ReservationCalls(cluster)
+    window = SchedulerWindow(cluster, journal, chronicle)
     hot: dict[str, _HotEndpoint] = {
         "/filter": faces.filter,
         "/prioritize": faces.prioritize,
@@ -104,12 +105,13 @@ def build_app(  # noqa: PLR0913 — one parameter a part
             *(Route(path, timed(path, endpoint), methods=["POST"]) for path, endpoint in posts.items()),
             *(Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()),
             Route("/api/v1/reservations/{token}", calls.end, methods=["DELETE"]),
-            *pages(SchedulerWindow(cluster, journal, chronicle)),
+            *pages(window),
         ],
         exception_handlers=ERROR_REPLIES,
     )
     app.hot = {path: partial(_answer, timed(path, answer)) for path, answer in hot.items()}
     app.reservation_calls = calls
+    app.window = window
     app.render_figures = faces.render_figures
     return app
 
@@ -139,6 +141,8 @@ class SchedulerApp(Starlette):
     """By path, what kube-scheduler asks about every pod: from a POST's body to status and JSON."""
     reservation_calls: ReservationCalls
     """Answers 501 until it is given who makes reservations."""
+    window: SchedulerWindow
+    """What pages see of this scheduler."""
     render_figures: Callable[[], bytes]
     """What /metrics says."""
 

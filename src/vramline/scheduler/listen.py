@@ -12,7 +12,7 @@ import socket
 from vramline.errors import RequestError, TransientError
 from vramline.settings import Address
 
-__all__ = ["open_agent_socket", "open_socket", "open_webhook_socket"]
+__all__ = ["open_agent_socket", "open_dashboard_socket", "open_socket", "open_webhook_socket"]
 
 _BACKLOG = 128
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
@@ -34,6 +34,11 @@ def open_webhook_socket(address: Address) -> socket.socket:
 def open_agent_socket(address: Address) -> socket.socket:
     """Return the same for the streams of the nodes' agents."""
     return _listen_anywhere(address, "agent listen", option="--agent-listen")
+
+
+def open_dashboard_socket(address: Address) -> socket.socket:
+    """Return the same for people, who show a token."""
+    return _listen_anywhere(address, "dashboard listen", option="--dashboard-listen")
 
 
 def _listen_anywhere(address: Address, subject: str, *, option: str) -> socket.socket:

@@ -15,6 +15,7 @@ from vramline.scheduler.tls import CertificateKeeper, LiveTls
 __all__ = [
     "AGENTS_BUNDLE",
     "AGENTS_SERVICE",
+    "DASHBOARD_SERVICE",
     "WEBHOOK_CONFIGURATION",
     "WEBHOOK_SECRET",
     "WEBHOOK_SERVICE",
@@ -25,17 +26,19 @@ WEBHOOK_SERVICE = "vramline-webhook"
 WEBHOOK_SECRET = "vramline-webhook-tls"  # noqa: S105 — a name
 WEBHOOK_CONFIGURATION = "vramline"
 AGENTS_SERVICE = "vramline-agents"
+DASHBOARD_SERVICE = "vramline-dashboard"
 AGENTS_BUNDLE = ObjectKey("vramline-ca", "vramline-agent")
 """The ConfigMap beside the agents, which mount it."""
 
 
-async def keep_identity(
+async def keep_identity(  # noqa: PLR0913 — one parameter for each who is served
     client: KubeClient,
     tls: LiveTls,
     *,
     namespace: str,
     webhook: socket.socket | None,
     agents: socket.socket | None,
+    people: socket.socket | None = None,
     stop: asyncio.Event,
 ) -> None:
     """Keep `tls` served with a fresh certificate until `stop`. `namespace` holds Services and Secret."""
@@ -46,7 +49,8 @@ async def keep_identity(
         bundle=None if agents is None else AGENTS_BUNDLE,
     )
     names: list[str] = []
-    for listener, service in ((webhook, WEBHOOK_SERVICE), (agents, AGENTS_SERVICE)):
+    served = ((webhook, WEBHOOK_SERVICE), (agents, AGENTS_SERVICE), (people, DASHBOARD_SERVICE))
+    for listener, service in served:
         if listener is not None:
             names += _names_of(service, listener, namespace)
     keeper = CertificateKeeper(

@@ -41,8 +41,10 @@ from vramline.scheduler.quick_http import quick_protocol
 from vramline.scheduler.reservations import Reservations
 from vramline.scheduler.tls import LiveTls
 from vramline.scheduler.waking import Waker
+from vramline.scheduler.window import SchedulerWindow
 from vramline.serve.agents import run_agent_listener
 from vramline.serve.binding import Binding, open_binding
+from vramline.serve.dashboard import run_dashboard
 from vramline.serve.feeds import Feeds
 from vramline.serve.figures import count_writes, show_figures
 from vramline.serve.following import Follower
@@ -104,6 +106,8 @@ class SchedulerProcess:
     """Where agents open their streams; None: nowhere."""
     metrics_listener: socket.socket | None = None
     """Where nothing but /metrics is served; None: nowhere."""
+    dashboard_listener: socket.socket | None = None
+    """Where people with a token see the dashboard; None: only on loopback."""
 
     async def run(self) -> None:
         """Serve until SIGINT or SIGTERM; hand the Lease back on the way out."""
@@ -156,7 +160,9 @@ class SchedulerProcess:
                 serving = tasks.create_task(server.serve(sockets=[self.listener]))
                 asking = tasks.create_task(self._ask_others(live, stop))
                 waking = tasks.create_task(waker.run(stop, committer.leads))
-                facing = tasks.create_task(self._face_the_network(client, streams, live, feeds, stop))
+                facing = tasks.create_task(
+                    self._face_the_network(client, streams, live, feeds, app.window, stop)
+                )
                 await stop.wait()
                 server.should_exit = True
                 await asyncio.gather(serving, leading, facing, waking, asking)
@@ -179,17 +185,27 @@ class SchedulerProcess:
             await Follower(client, self.election.beside, self.election.pod_name).run(elector, stop)
 
     async def _face_the_network(
-        self, client: KubeClient, streams: AgentStreams, live: LiveState, feeds: Feeds, stop: asyncio.Event
+        self,
+        client: KubeClient,
+        streams: AgentStreams,
+        live: LiveState,
+        feeds: Feeds,
+        window: SchedulerWindow,
+        stop: asyncio.Event,
     ) -> None:
-        """Serve webhook and agents, where that is wanted, with one identity."""
-        webhook, agents = self.webhook_listener, self.agent_listener
-        if webhook is None and agents is None:
+        """Serve webhook, agents and dashboard, where that is wanted, with one identity."""
+        webhook, agents, people = self.webhook_listener, self.agent_listener, self.dashboard_listener
+        if webhook is None and agents is None and people is None:
             return
         tls, namespace = LiveTls(), self.election.lease.namespace
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(
-                keep_identity(client, tls, namespace=namespace, webhook=webhook, agents=agents, stop=stop)
+                keep_identity(
+                    client, tls, namespace=namespace, stop=stop, webhook=webhook, agents=agents, people=people
+                )
             )
+            if people is not None:
+                tasks.create_task(run_dashboard(people, tls, client, window, stop))
             if webhook is not None:
                 is_ready = feeds.synced.is_set
                 tasks.create_task(run_webhook(webhook, tls, self.settings, is_ready=is_ready, stop=stop))

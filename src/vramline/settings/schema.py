@@ -201,6 +201,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """NVML library, or its folder, that is used instead of looking for one. Default empty: it is found."""
     observations: str = ""
     """Others that are asked what is on the cards of nodes without an agent. Default empty: nobody."""
+    dashboard_listen: Address | None = None
+    """Where people see the dashboard, over TLS and with a token. Default nowhere but on loopback."""
     agent_listen: Address | None = None
     """Where agents open their streams, over TLS. Default nowhere: who runs it in a cluster says so."""
     scheduler_name: str = "vramline"
@@ -402,6 +404,12 @@ SETTINGS: tuple[Setting, ...] = (
         field="observations",
         parse=as_observations,
         accepted="prometheus=URL, dcgm=URL, hami=URL, separated by commas; {node} is each node's name",
+    ),
+    Setting(
+        name="dashboardListen",
+        field="dashboard_listen",
+        parse=as_optional_address,
+        accepted="an IP address and a port, such as 0.0.0.0:8445, or empty for nowhere",
     ),
     Setting(
         name="agentListen",

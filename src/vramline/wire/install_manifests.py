@@ -33,6 +33,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     with_agent: bool | None = None
     with_plugin: bool | None = None
     """With the device plugin, and then with the agent, which it is part of."""
+    with_dashboard: bool | None = None
     image: str | None = None
     replicas: int | None = None
     kube_scheduler_image: str | None = None
@@ -58,6 +59,7 @@ def merge_values(defaults: Mapping[str, Any], choices: Choices) -> dict[str, Any
         ("kubeScheduler", "version"): choices.kube_scheduler_version,
         ("agent", "enabled"): choices.with_plugin or choices.with_agent,
         ("devicePlugin", "enabled"): choices.with_plugin,
+        ("dashboard", "enabled"): choices.with_dashboard,
         ("excludedNamespaces",): _united(defaults["excludedNamespaces"], choices.excluded_namespaces),
         ("settings",): {**defaults["settings"], **choices.settings},
     }

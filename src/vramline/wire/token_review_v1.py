@@ -5,7 +5,15 @@ import binascii
 
 import msgspec
 
-__all__ = ["TokenHolder", "expiry_of", "holder_in", "token_review"]
+__all__ = [
+    "Person",
+    "TokenHolder",
+    "expiry_of",
+    "holder_in",
+    "person_in",
+    "person_review",
+    "token_review",
+]
 
 _NODE = "authentication.kubernetes.io/node-name"
 """What the API server says, since Kubernetes 1.30, about a token that is bound to a pod."""
@@ -19,8 +27,19 @@ class TokenHolder(msgspec.Struct, frozen=True):
     """Node of the pod to which the token is bound; empty: it is bound to none."""
 
 
+class Person(msgspec.Struct, frozen=True):
+    """Who a token speaks for, as the API server's own authorization wants to know it."""
+
+    user: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, list[str]] = {}
+
+
 class _User(msgspec.Struct, frozen=True):
     username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
     extra: dict[str, list[str]] = {}
 
 
@@ -57,6 +76,21 @@ def holder_in(answer: object, audience: str) -> TokenHolder | None:
         return None
     nodes = status.user.extra.get(_NODE, [])
     return TokenHolder(status.user.username, nodes[0] if len(nodes) == 1 else "")
+
+
+def person_review(token: str) -> dict[str, object]:
+    """Return the question whose this token is, for one that was made for the API server itself."""
+    return {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+
+
+def person_in(answer: object) -> Person | None:
+    """Read the answer; None: the token is nobody's, or the answer is odd."""
+    try:
+        status = msgspec.convert(answer, _Review).status
+    except msgspec.ValidationError:
+        return None
+    user = status.user
+    return Person(user.username, user.uid, user.groups, user.extra) if status.authenticated else None
 
 
 def expiry_of(token: str) -> float | None:

@@ -65,6 +65,7 @@ fmt: $(STAMP)  ## format and fix
 bench: $(STAMP)  ## benchmarks, figures on standard output
 	@$(BIN)/vramline bench decide $(ARGS)
 	@$(BIN)/vramline bench simulate
+	@$(BIN)/vramline bench inference
 
 bench-cluster: $(STAMP) controlplane  ## pods a second through a real kube-scheduler: alone, idle extender, Vramline (ARGS=--help)
 	@PYTHONPATH=tests $(BIN)/python -m controlplane.throughput $(ARGS)

@@ -21,7 +21,7 @@ from vramline.inference import (
 )
 from vramline.inference.estimate import Plan
 from vramline.inference.gpu_info import NodeGPUSummary
-from vramline.inference.parallelism import required_gpus
+from vramline.inference.parallelism import names_parallelism, required_gpus
 from vramline.model.pod import HostNeeds
 from vramline.wire.ome_v1beta1 import ChosenNode, ServiceWish, write_inference_service
 
@@ -157,6 +157,11 @@ DEFECTS = [
         "B12 the seed's spellings",
         lambda: [required_gpus({k: 2}) for k in ("tp-size", "tp_size", "tpsize")],
         [2] * 3,
+    ),
+    row(
+        "B12 without a degree the runtime's counts",
+        lambda: names_parallelism({"mem-fraction-static": 0.8}),
+        False,
     ),
     row("B12 stages count too", lambda: required_gpus({"tp": 2, "pipeline-parallel-size": "2"}), 4),
     row(

@@ -22,7 +22,7 @@ def inference(
     rounds: Annotated[int, typer.Option(help="How often each question is asked.", min=1, max=10_000)] = 50,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Time to choose a node for an inference service once the cluster was read.
+    """CPU time to choose a node for an inference service once the cluster was read.
 
     Exit status 1 if a process was started or a connection made for it: both must be none.
     """

@@ -1,12 +1,11 @@
 """Cards that can work together on one model: of one kind, and linked where that is known."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
 from vramline.model.ask import Constraints
 from vramline.model.fleet import Fleet
-from vramline.model.gpu import PhysicalGpu
 
 __all__ = ["CardKind", "are_linked", "kinds_of", "wishes_for"]
 
@@ -20,23 +19,24 @@ class CardKind(msgspec.Struct, frozen=True, order=True):
 
 def kinds_of(fleet: Fleet) -> dict[CardKind, tuple[str, ...]]:
     """Return the cards of a fleet by kind."""
-    kinds: dict[CardKind, list[str]] = {}
+    kinds: dict[tuple[int, str], list[str]] = {}
     for node in fleet.nodes:
         for gpu in node.gpus:
-            kinds.setdefault(_kind_of(gpu), []).append(gpu.uuid)
-    return {kind: tuple(uuids) for kind, uuids in kinds.items()}
+            kinds.setdefault((gpu.total, gpu.model), []).append(gpu.uuid)
+    return {CardKind(*kind): tuple(uuids) for kind, uuids in kinds.items()}
 
 
-def wishes_for(fleet: Fleet, kind: CardKind, gpus: int) -> Iterator[Constraints]:
+def wishes_for(
+    fleet: Fleet, kinds: Mapping[CardKind, tuple[str, ...]], kind: CardKind, gpus: int
+) -> Iterator[Constraints]:
     """Yield which cards to ask for, best first: such as are linked with each other, then any of the kind.
 
-    An ask takes cards of one node. To have it take cards of one group, each wish names at most one group
-    of every node.
+    `kinds` is what `kinds_of` returned. An ask takes cards of one node. To have it take cards of one group,
+    each wish names at most one group of every node.
     """
     if gpus > 1:
         for uuids in _linked_sets(fleet, kind, gpus):
             yield Constraints(use_uuids=uuids)
-    kinds = kinds_of(fleet)
     yield Constraints() if len(kinds) == 1 else Constraints(use_uuids=kinds.get(kind, ()))
 
 
@@ -54,7 +54,7 @@ def _linked_sets(fleet: Fleet, kind: CardKind, gpus: int) -> list[tuple[str, ...
     for node in fleet.nodes:
         groups: dict[int, list[str]] = {}
         for gpu in node.gpus:
-            if gpu.link_group is not None and _kind_of(gpu) == kind:
+            if gpu.link_group is not None and (gpu.total, gpu.model) == (kind.total_mib, kind.model):
                 groups.setdefault(gpu.link_group, []).append(gpu.uuid)
         enough = [groups[number] for number in sorted(groups) if len(groups[number]) >= gpus]
         for place, group in enumerate(enough):
@@ -62,7 +62,3 @@ def _linked_sets(fleet: Fleet, kind: CardKind, gpus: int) -> list[tuple[str, ...
                 sets.append([])
             sets[place] += group
     return [tuple(uuids) for uuids in sets]
-
-
-def _kind_of(gpu: PhysicalGpu) -> CardKind:
-    return CardKind(gpu.total, gpu.model)

@@ -106,7 +106,7 @@ def try_way(question: FitQuestion, cluster: Cluster, plan: Plan, kind: CardKind)
     rules, candidates = cluster.rules_for(bare), cluster.candidates_for(pod)
     asks = [
         msgspec.structs.replace(bare, constraints=wishes)
-        for wishes in wishes_for(cluster.fleet, kind, bare.gpus)
+        for wishes in wishes_for(cluster.fleet, _kinds_in(cluster), kind, bare.gpus)
     ]
     decisions = [decide(cluster.fleet, ask, rules, now=cluster.now(), candidates=candidates) for ask in asks]
     best = next((each for each in decisions if each.placement is not None), decisions[-1])

@@ -24,15 +24,13 @@ from vramline.kube.client import KubeClient
 from vramline.kube.failures import NotFoundError
 from vramline.kube.objects import LEDGERS, NODES, PODS, REPORTS, Listing, Resource
 from vramline.kube.target import Target, find_target
-from vramline.model.ask import Ask
 from vramline.model.claim import Claim
-from vramline.model.cluster import BindOutcome
 from vramline.model.fleet import DEFAULT_MARGIN, Fleet
 from vramline.model.host import HostColumns
 from vramline.model.node import Node, NodeProblem, ProblemKind
 from vramline.model.observation import Observation
 from vramline.model.pod import Pod, PodPhase
-from vramline.model.rules import Rules, rules_for
+from vramline.model.rules import Rules
 from vramline.wire.kubernetes import NodeObject, PodObject
 from vramline.wire.ledger_v1alpha1 import GpuLedger
 from vramline.wire.nodes import read_node
@@ -46,7 +44,7 @@ _RELEASE_GRACE_S = 60.0
 
 
 class GpuCluster:
-    """The cards of a cluster and who holds them, at one moment. Satisfies `model.cluster.Cluster`."""
+    """The cards of a cluster and who holds them, at one moment."""
 
     def __init__(self, nodes: Iterable[NodeObject], reports: Mapping[str, GpuReport], *, now: float) -> None:
         self.rules = Rules()
@@ -69,25 +67,9 @@ class GpuCluster:
         """When it was read."""
         return self._now
 
-    def rules_for(self, ask: Ask | None) -> Rules:
-        """How to decide about this ask."""
-        return self.rules if ask is None else rules_for(self.rules, ask)
-
     def candidates_for(self, pod: Pod) -> npt.NDArray[np.int8]:
         """Judge the hosts as kube-scheduler would."""
         return refuse_by_room(refuse_by_wishes(self.fleet, pod.host), self._hosts, pod.host)
-
-    def leads(self) -> bool:
-        """Never: who only looks binds nothing."""
-        return False
-
-    def disagreements(self) -> list[str]:
-        """What could not be believed."""
-        return list(self.problems)
-
-    async def bind(self, pod_uid: str, node: str) -> BindOutcome:
-        """Refuse: what is only read cannot be changed."""
-        return BindOutcome(f"{pod_uid} cannot be bound to {node}: this is a view of the cluster")
 
     def add_pods(self, pods: Iterable[PodObject], ledgers: Iterable[GpuLedger]) -> None:
         """Take in who holds what; called once, after the nodes."""

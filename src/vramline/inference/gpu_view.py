@@ -138,7 +138,7 @@ class GpuView:
             yield next(iter(sizes.values())), Constraints()
             return
         for kind, size in sizes.items():
-            for wishes in wishes_for(self.fleet, kind, required):
+            for wishes in wishes_for(self.fleet, kinds, kind, required):
                 yield size, wishes
 
     def _is_open(self, node: Node) -> bool:

@@ -206,6 +206,37 @@ def test_a_dry_run_prints_an_object_that_the_api_server_takes_strictly(
     assert admin.get(f"{path}/dry").status_code == 404
 
 
+def test_a_written_service_gets_size_and_placement_and_keeps_the_rest(
+    admin: httpx.Client, kubeconfig: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = {
+        "apiVersion": "ome.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": {"name": "mine", "namespace": "default", "labels": {"team": "a"}},
+        "spec": {
+            "model": {"name": "m"},
+            "runtime": {"name": "vllm"},
+            "engine": {"minReplicas": 2, "maxReplicas": 3},
+            "router": {"minReplicas": 1, "maxReplicas": 1},
+        },
+    }
+    file = tmp_path / "service.json"
+    file.write_text(json.dumps(written), encoding="utf-8")
+    call = ["deploy", "isvc", "-f", str(file), "--gpu-memory", "20Gi", "--kubeconfig", kubeconfig]
+
+    assert main([*call, "--dry-run"]) == 0
+
+    document = yaml.safe_load(capsys.readouterr().out)
+    engine = document["spec"]["engine"]
+    assert (engine["minReplicas"], engine["maxReplicas"]) == (2, 3)
+    assert engine["annotations"]["vramline.io/vram"] == "20480Mi"
+    assert document["metadata"]["labels"] == {"team": "a"}
+    assert document["spec"]["router"] == written["spec"]["router"]  # type: ignore[index]
+    path = f"{OMES_KINDS}/namespaces/default/inferenceservices"
+    strict = {"fieldValidation": "Strict", "dryRun": "All"}
+    assert admin.post(path, json=document, params=strict).status_code == 201
+
+
 @pytest.mark.parametrize(
     "fields",
     [

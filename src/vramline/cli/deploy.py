@@ -1,10 +1,12 @@
 """`vramline deploy isvc`: an OME inference service, sized, placed and waited for."""
 
 import os
+import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from vramline.cli.apps import examples, new_app
@@ -24,7 +26,9 @@ from vramline.inference.deployment import Placement, ServiceOrder
 from vramline.inference.ome import OMEController
 from vramline.inference.service_state import ServiceState
 from vramline.inference.source import load_model
+from vramline.simulate.files import read_paths
 from vramline.units import parse_vram
+from vramline.wire.ome_service import ServiceManifest, read_inference_service
 from vramline.wire.ome_v1beta1 import DeploymentMode, sanitize_dns_name
 
 __all__ = ["app"]
@@ -33,10 +37,29 @@ app = new_app()
 
 _POLL_S = 2.0
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the service.", show_default=False)]
-ModelOption = Annotated[str, typer.Option(help="OME's ClusterBaseModel, by name.", show_default=False)]
-RuntimeOption = Annotated[str, typer.Option(help="OME's ClusterServingRuntime, by name.", show_default=False)]
-NamespaceOption = Annotated[str, typer.Option("--namespace", "-n", help="Where the service is made.")]
+NameArgument = Annotated[
+    str | None, typer.Argument(metavar="NAME", help="Name of the service.", show_default=False)
+]
+ModelOption = Annotated[str | None, typer.Option(help="OME's ClusterBaseModel, by name.", show_default=False)]
+RuntimeOption = Annotated[
+    str | None, typer.Option(help="OME's ClusterServingRuntime, by name.", show_default=False)
+]
+NamespaceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--namespace", "-n", help="Where the service is made.  [default: default]", show_default=False
+    ),
+]
+FileOption = Annotated[
+    str | None,
+    typer.Option(
+        "-f",
+        "--file",
+        metavar="FILE",
+        help="An InferenceService as YAML or JSON, to which size and placement are added.",
+        show_default=False,
+    ),
+]
 DegreeOption = Annotated[
     int | None,
     typer.Option(
@@ -108,14 +131,16 @@ def deploy() -> None:
         "vramline deploy isvc chat --model llama-3-1-8b --runtime vllm-llama-8b --config config.json",
         "vramline deploy isvc chat --model m --runtime r --gpu-memory 20Gi --wait",
         "vramline deploy isvc chat --model m --runtime r --placement pin --dry-run -o yaml",
+        "vramline deploy isvc -f service.yaml --gpu-memory 20Gi",
     )
 )
 def isvc(  # noqa: PLR0913 — one parameter an option
-    name: NameArgument,
+    name: NameArgument = None,
     *,
-    model: ModelOption,
-    runtime: RuntimeOption,
-    namespace: NamespaceOption = "default",
+    file: FileOption = None,
+    model: ModelOption = None,
+    runtime: RuntimeOption = None,
+    namespace: NamespaceOption = None,
     gpus: DegreeOption = None,
     placement: PlacementOption = None,
     mode: ModeOption = None,
@@ -151,15 +176,18 @@ def isvc(  # noqa: PLR0913 — one parameter an option
         max_num_seqs=max_num_seqs,
     )
     sized = gpu_memory is not None or config is not None
+    service = _read_service(file, name=name, namespace=namespace, model=model, runtime=runtime)
     order = ServiceOrder(
-        name=_read_name(name),
-        namespace=namespace,
-        model=model,
-        runtime=runtime,
+        name=service.name,
+        namespace=service.namespace,
+        model=service.model,
+        runtime=service.runtime,
+        copies=service.copies,
+        written=service.document,
         gpus=gpus,
         placement=placement or (Placement.SCHEDULER if sized else Placement.SOFT),
-        mode=mode,
-        workers=workers,
+        mode=mode or service.mode,
+        workers=workers or service.workers,
         gpu_memory=_read_memory(gpu_memory, config),
         served=None if config is None else load_model(config),
         plan=serving.plan(),
@@ -200,16 +228,45 @@ def _wait(controller: OMEController, order: ServiceOrder, timeout: int) -> None:
     raise VramlineError(f"{order.namespace}/{order.name} did not get ready: {controller.last_problem}")
 
 
-def _read_name(name: str) -> str:
-    if sanitize_dns_name(name, 50) != name:
+def _read_service(file: str | None, **given: str | None) -> ServiceManifest:
+    """Return what a file says, overruled by what is given; what nobody says is missing."""
+    document: dict[str, Any] = {} if file is None else _read_file(file)
+    base = (
+        read_inference_service(document)
+        if file is not None
+        else ServiceManifest(
+            name="", namespace="", model="", runtime="", mode=None, workers=0, copies=1, document={}
+        )
+    )
+    service = msgspec.structs.replace(base, **{key: value for key, value in given.items() if value})
+    for field, option in (("name", "NAME"), ("model", "--model"), ("runtime", "--runtime")):
+        if not getattr(service, field) and (file is None or field != "runtime"):
+            raise RequestError(
+                subject="deploy isvc", field=option, problem="is missing", accepted="it, or -f with a service"
+            )
+    if sanitize_dns_name(service.name, 50) != service.name:
         raise RequestError(
             subject="deploy isvc",
             field="NAME",
-            value=name,
+            value=service.name,
             problem="is not a name that OME takes",
             accepted="at most 50 lower-case letters, digits and hyphens, a letter first",
         )
-    return name
+    return msgspec.structs.replace(service, namespace=service.namespace or "default")
+
+
+def _read_file(path: str) -> dict[str, Any]:
+    """Return the one service of a file; Namespaces beside it are left to whoever wrote them."""
+    found = read_paths([path], stdin=sys.stdin.buffer)
+    if found.problems:
+        raise found.problems[0]
+    contents = [content for _, content in found.documents if isinstance(content, dict)]
+    services = [each for each in contents if each.get("kind") == "InferenceService"]
+    if len(services) != 1:
+        raise RequestError(
+            subject=path, problem=f"has {len(services)} InferenceServices in it", accepted="one of them"
+        )
+    return services[0]
 
 
 def _read_memory(text: str | None, config: str | None) -> int | None:

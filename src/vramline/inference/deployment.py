@@ -8,6 +8,7 @@ import contextlib
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -51,6 +52,7 @@ class ServiceOrder(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     model: str
     runtime: str
+    """Empty: OME chooses one, and nothing is known of it."""
     gpus: int | None = None
     """Of all its pods together; None: as many as the runtime has, else one."""
     placement: Placement | None = Placement.SOFT
@@ -66,6 +68,10 @@ class ServiceOrder(msgspec.Struct, frozen=True, kw_only=True):
     plan: Plan = Plan()
     labels: dict[str, str] = {}
     storage: dict[str, str] = {}
+    copies: int = 1
+    """How many of it run at least; each is one pod, or a leader with its workers."""
+    written: dict[str, Any] = {}
+    """The service as somebody wrote it, over which this is laid."""
     ttl_s: int = 600
     """How long memory is held for pods that do not come."""
 
@@ -227,7 +233,7 @@ class Deployer:
         if self.desk is None:
             return ()
         with contextlib.ExitStack() as undo:
-            for _ in range(wish.workers + 1):
+            for _ in range(order.copies * (wish.workers + 1)):
                 one = self.desk.reserve(
                     namespace=wish.namespace, name=wish.name, pod=manifest, ttl_s=order.ttl_s
                 )

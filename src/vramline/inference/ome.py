@@ -26,6 +26,7 @@ from vramline.kube.objects import NAMESPACES, Document, ObjectKey, Resource
 from vramline.units import parse_vram
 from vramline.wire import keys
 from vramline.wire.ome_runtime import ServingRuntime, read_serving_runtime
+from vramline.wire.ome_service import lay_over
 from vramline.wire.ome_v1beta1 import (
     DeploymentMode,
     name_label,
@@ -138,7 +139,7 @@ class OMEController:
             say=self._say,
         )
         prepared = deployer.prepare(order)
-        document = write_inference_service(prepared.wish)
+        document = lay_over(order.written, write_inference_service(prepared.wish))
         if dry_run:
             return document
         try:
@@ -153,6 +154,8 @@ class OMEController:
 
     def _find_runtime(self, name: str) -> ServingRuntime | None:
         """Return a runtime of the cluster; None: there is none of this name, which OME will say too."""
+        if not name:
+            return None
         try:
             found = self._call(lambda client: client.get(RUNTIMES, ObjectKey(name))).value
         except NotFoundError:

@@ -64,6 +64,7 @@ class ServiceWish(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     model: str
     runtime: str
+    """Empty: OME chooses one."""
     gpus: int
     """Of all its pods together."""
     mode: DeploymentMode = DeploymentMode.RAW
@@ -133,15 +134,15 @@ def write_inference_service(wish: ServiceWish) -> Document:
     }
     if annotations:
         metadata["annotations"] = annotations
+    spec: Document = {"model": {"name": wish.model}, "engine": _engine(wish)}
+    if wish.runtime:
+        runtime = {"name": wish.runtime, "kind": "ClusterServingRuntime", "apiGroup": keys.OME_GROUP}
+        spec["runtime"] = runtime
     return {
         "apiVersion": f"{keys.OME_GROUP}/v1beta1",
         "kind": "InferenceService",
         "metadata": metadata,
-        "spec": {
-            "model": {"name": wish.model},
-            "runtime": {"name": wish.runtime, "kind": "ClusterServingRuntime", "apiGroup": keys.OME_GROUP},
-            "engine": _engine(wish),
-        },
+        "spec": spec,
     }
 
 

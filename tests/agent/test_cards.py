@@ -7,7 +7,7 @@ import pytest
 from agent.readings import LOST, reading
 from vramline.agent.cards import Cards, SeenCard
 from vramline.model.gpu import Health
-from vramline.probes.device import DeviceReading, Failed, HealthEvent, HealthFacts
+from vramline.probes.device import DeviceReading, Failed, HealthEvent, HealthFacts, Link
 from vramline.units import Mib
 
 TIMEOUT = Failed("TIMEOUT", "no answer within 2 s")
@@ -27,6 +27,16 @@ def test_a_card_that_is_lost_is_unhealthy_and_keeps_what_it_is() -> None:
     assert (seen.identity.total, seen.identity.model) == (81_559, "NVIDIA H100")
     assert seen.condition.health is Health.UNHEALTHY
     assert "GPU_IS_LOST" in seen.condition.why
+
+
+def test_who_is_linked_stays_so_while_a_card_does_not_answer() -> None:
+    cards, pair = Cards(), [Link(peer="GPU-a", nvlink=True), Link(peer="GPU-b", nvlink=True)]
+    first, second = reading("GPU-a", links=(pair[1],)), reading("GPU-b", index=1, links=(pair[0],))
+    look(first, second, cards=cards)
+
+    seen = look(reading("GPU-a", links=LOST), second, cards=cards, at=1.0)
+
+    assert [each.identity.link_group for each in seen.values()] == [0, 0]
 
 
 def test_one_bad_card_does_not_touch_the_others() -> None:

@@ -304,3 +304,12 @@ def test_the_node_that_this_runs_on_is_read_through_its_own_driver(
     [card] = cards(cluster)
     assert (card.memory_used_mb, card.utilization_percent) == (512, 7)
     assert (card.source, card.state) == ("this machine's driver", "known-free")
+
+
+def test_a_machine_whose_driver_cannot_be_read_says_so_and_stays_unknown(tmp_path: Path) -> None:
+    options = ProbeOptions(root=tmp_path, driver_roots=(), timeout_s=30.0)
+
+    cluster = look(cluster_of(unseen(socket.gethostname(), 1)), Sources(), probes=options)
+
+    assert [card.state for card in cards(cluster)] == ["unknown"]
+    assert any("NVML" in problem or "nvidia" in problem.lower() for problem in cluster.problems)

@@ -27,7 +27,7 @@ from vramline.model.node import Node
 from vramline.model.observation import NOT_REPORTED, Observation, ObservationSource
 from vramline.model.pod import Pod, PodPhase
 from vramline.probes.choose import open_probes
-from vramline.probes.device import DeviceReading, Failed
+from vramline.probes.device import DeviceReading, Failed, ProbeError
 from vramline.probes.exporters import ExporterClient
 from vramline.probes.options import ProbeOptions
 from vramline.probes.smi import parse_cards
@@ -42,6 +42,7 @@ _AT_ONCE = 16
 _ONE_S = 5.0
 _ALL_S = 30.0
 _KEEP_S = 15.0
+_HERE = "this machine"
 _FIELDS = ("index", "uuid", "name", "memory.total", "memory.used", "utilization.gpu", "temperature.gpu")
 _COMMAND = ("nvidia-smi", f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader,nounits")
 _NO_PROCESSES = Failed("NOT_ASKED", "processes of a container are not those of the card")
@@ -162,9 +163,28 @@ class OtherEyes:
     async def _look_here(self) -> None:
         here = socket.gethostname()
         node = next((n for n in self._dark() if here in {n.name, n.labels.get(keys.HOSTNAME)}), None)
-        if node is not None:
-            readings = await asyncio.to_thread(_read_machine, self._probes)
-            self._show(node, readings, time.time(), ObservationSource.MACHINE)
+        if node is None:
+            return
+        kept = self._keeper.recall(_HERE)
+        if kept is None:
+            kept = await asyncio.to_thread(self._read_machine), time.time()
+            self._keeper.keep(_HERE, *kept)
+        self._show(node, *kept, ObservationSource.MACHINE)
+
+    def _read_machine(self) -> tuple[DeviceReading, ...]:
+        """Read every card of this machine through its driver's library, or through nvidia-smi."""
+        readings: list[DeviceReading] = []
+        opened = open_probes(self._probes)
+        for probe in opened.probes:
+            try:
+                readings += probe.read()
+            except ProbeError as error:
+                self._complain(str(error))
+            finally:
+                probe.close()
+        for closed in opened.errors:
+            self._complain(str(closed))
+        return tuple(readings)
 
     # ── exporters ────────────────────────────────────────────────────────────────────────────────────
 
@@ -284,17 +304,6 @@ def _observe(reading: DeviceReading, at: float, source: ObservationSource) -> Ob
         temperature_c=warm if isinstance(warm, int) else NOT_REPORTED,
         source=source,
     )
-
-
-def _read_machine(options: ProbeOptions) -> list[DeviceReading]:
-    """Read every card of this machine through its driver's library, or through nvidia-smi."""
-    readings: list[DeviceReading] = []
-    for probe in open_probes(options).probes:
-        try:
-            readings += probe.read()
-        finally:
-            probe.close()
-    return readings
 
 
 def _urls_of(feed: ObservationFeed, nodes: list[str]) -> list[str]:

@@ -62,10 +62,8 @@ fmt: $(STAMP)  ## format and fix
 	@$(BIN)/ruff format src tests tools
 	@$(BIN)/ruff check --fix src tests tools
 
-bench: $(STAMP)  ## benchmarks, figures on standard output
-	@$(BIN)/vramline bench decide $(ARGS)
-	@$(BIN)/vramline bench simulate
-	@$(BIN)/vramline bench inference
+bench: $(STAMP)  ## all figures of this commit in one table (some minutes; VRAMLINE_DATA for openb and estimate; ARGS=--help)
+	@PYTHONPATH=tests $(BIN)/python -m fakenvml $(BIN)/vramline bench all --commit "$$(git describe --always --dirty 2>/dev/null || echo unknown)" $(ARGS)
 
 bench-cluster: $(STAMP) controlplane  ## pods a second through a real kube-scheduler: alone, idle extender, Vramline (ARGS=--help)
 	@PYTHONPATH=tests $(BIN)/python -m controlplane.throughput $(ARGS)

@@ -15,6 +15,8 @@ from vramline.bench.openb import LogLine, OpenbReport, read_trace, replay, write
 from vramline.bench.openb_check import check_log
 from vramline.bench.simulate import SimulateFigures, measure_simulate
 from vramline.cli.apps import examples, new_app
+from vramline.cli.bench_all import EXAMPLES as ALL_EXAMPLES
+from vramline.cli.bench_all import everything
 from vramline.cli.bench_inference import EXAMPLES as INFERENCE_EXAMPLES
 from vramline.cli.bench_inference import inference
 from vramline.cli.bench_service import add_service_benches
@@ -29,6 +31,7 @@ from vramline.model.ask import PolicyName
 __all__ = ["app"]
 
 app = new_app()
+app.command("all", epilog=ALL_EXAMPLES)(everything)
 app.command(epilog=INFERENCE_EXAMPLES)(inference)
 app.command(epilog=VRAM_EXAMPLES)(vram)
 

@@ -11,6 +11,7 @@ from vramline.cli.apps import examples, new_app
 from vramline.cli.output import OutputFormat, OutputOption, print_data
 from vramline.cli.progress import Progress
 from vramline.cli.settings_file import ConfigOption, load_settings
+from vramline.cli.simulate_replay import replay
 from vramline.cli.text import one_line
 from vramline.errors import RequestError
 from vramline.explain.trace import trace_lines
@@ -39,6 +40,7 @@ app = new_app()
         "vramline simulate nodes/ pods.yaml --policy spread --realtime warning",
         "kubectl get nodes,pods -A -o json | vramline simulate -f - -o json",
         "vramline simulate -f cluster.yaml --v 4 2>&1 | grep GPU_FIT_CHECK",
+        "curl -s 127.0.0.1:8780/snapshot | vramline simulate replay -",
     )
 )
 def simulate(  # noqa: PLR0913 — one parameter an option
@@ -83,6 +85,9 @@ def simulate(  # noqa: PLR0913 — one parameter an option
     JSON; other kinds are named and skipped. Pods are placed in order of creation, then of appearance;
     pods with a nodeName are there already. Exit status 0 however many pods are pending, 2 if an object
     was rejected or unreadable; the others are placed all the same.
+
+    `vramline simulate replay FILE` makes the decisions of a snapshot again and says whether each came out
+    the same; exit status 1 if one did not.
     """
     flags = {
         "policy": policy,
@@ -91,6 +96,9 @@ def simulate(  # noqa: PLR0913 — one parameter an option
         "margin": margin,
         "verbosity": v,
     }
+    if paths is not None and paths[:1] == ["replay"]:
+        replay(paths[1:], output)
+        return
     settings = load_settings(config, flags)
     moment = None if now is None else read_time(now, subject="simulate", field="--now")
     found, run = _run(_check_paths([*(paths or ()), *(file or ())]), settings, moment, all_nodes=all_nodes)

@@ -7,6 +7,7 @@ still true when it is recorded.
 
 import random
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -17,6 +18,7 @@ from vramline.demo.queue import PodQueue
 from vramline.demo.workloads import Workload, make_workload
 from vramline.errors import InvariantError
 from vramline.explain.history import DecisionRecord, History, PodOutcome
+from vramline.explain.replay import Case
 from vramline.model.ask import RealtimeMode
 from vramline.model.node import Node
 from vramline.model.pod import PodPhase
@@ -85,6 +87,7 @@ class LivingCluster:
             margin=settings.margin,
             release_grace_s=settings.release_grace_s,
         )
+        self.cluster.takes_cases = True
         self.history = history
         self.cards: dict[str, SimulatedCard] = {}
         self.queue = PodQueue()
@@ -271,7 +274,8 @@ class LivingCluster:
                     node=outcome.node,
                     gpus=outcome.gpus,
                     explanation=outcome.explanation,
-                )
+                ),
+                None if outcome.case is None else partial(_itself, outcome.case),
             )
 
     def _check_promise(self, outcome: Outcome) -> None:
@@ -309,3 +313,7 @@ class LivingCluster:
 
     def _tell(self, at: float, what: str, who: str, text: str) -> None:
         self._news.append(Happening(at, what, who, text))
+
+
+def _itself(case: Case) -> Case:
+    return case

@@ -39,6 +39,10 @@ class DecisionRecord(msgspec.Struct, frozen=True, kw_only=True):
     explanation: Explanation
 
 
+_MOST_CASES = 100
+"""Records that hold on to the state of a whole cluster; those of one node weigh little."""
+
+
 class KeptRecord(NamedTuple):
     """A record that somebody has kept, and how to read it."""
 
@@ -51,7 +55,7 @@ class KeptRecord(NamedTuple):
 class _Entry:
     """A record, or how to write it down once somebody asks."""
 
-    __slots__ = ("_record", "_write", "id", "pod", "pod_uid")
+    __slots__ = ("_record", "_write", "case", "id", "pod", "pod_uid")
 
     def __init__(self, number: int, pod: str, pod_uid: str, write: Callable[[], DecisionRecord]) -> None:
         self.id = number
@@ -59,6 +63,8 @@ class _Entry:
         self.pod_uid = pod_uid
         self._write = write
         self._record: DecisionRecord | None = None
+        self.case: Callable[[], object] | None = None
+        """How to take down what it was decided on; None: nobody can."""
 
     def read(self) -> DecisionRecord:
         if self._record is None:
@@ -78,6 +84,7 @@ class History:
         self._entries: deque[_Entry] = deque()
         self._capacity = capacity
         self._latest: dict[str, _Entry] = {}
+        self._with_cases: deque[_Entry] = deque()
         self._last_id = 0
         self.made: Counter[tuple[PodOutcome, Reason | None]] = Counter()
         """How many records of each outcome and reason were added."""
@@ -87,18 +94,35 @@ class History:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def add(self, record: DecisionRecord) -> DecisionRecord:
-        """Keep a record and return it with its number."""
+    def add(self, record: DecisionRecord, case: Callable[[], object] | None = None) -> DecisionRecord:
+        """Keep a record and return it with its number; `case` takes down what it was decided on."""
         self.made[record.outcome, record.explanation.reason] += 1
-        return self._append(record.pod, record.pod_uid, lambda: record).read()
+        entry = self._append(record.pod, record.pod_uid, lambda: record)
+        if case is not None:
+            entry.case = case
+            self._with_cases.append(entry)
+            if len(self._with_cases) > _MOST_CASES:
+                self._with_cases.popleft().case = None
+        return entry.read()
 
-    def add_later(self, pod: str, pod_uid: str, write: Callable[[], DecisionRecord]) -> None:
+    def add_later(
+        self,
+        pod: str,
+        pod_uid: str,
+        write: Callable[[], DecisionRecord],
+        case: Callable[[], object] | None = None,
+    ) -> None:
         """Keep a record of a pod that was bound, which is only written down when somebody asks for it.
 
         Words cost more than deciding. `write` must say then what it would say now.
         """
         self.made[PodOutcome.BOUND, None] += 1
-        self._append(pod, pod_uid, write)
+        self._append(pod, pod_uid, write).case = case
+
+    def cases(self, most: int) -> list[tuple[object, DecisionRecord]]:
+        """Return the newest decisions that can be made again, each with what it was made on, oldest first."""
+        found = [entry for entry in islice(reversed(self._entries), most) if entry.case is not None]
+        return [(entry.case(), entry.read()) for entry in reversed(found) if entry.case is not None]
 
     def recall(self, kept: Iterable[KeptRecord]) -> None:
         """Take in records of an earlier life, oldest first; further ones get higher numbers than theirs."""

@@ -271,6 +271,11 @@ class GpuColumns:
         busy = (utilization[gpu.uuid] for gpu in block.gpus)
         self._arrays["utilization"][rows] = [np.nan if isinstance(each, Unknown) else each for each in busy]
 
+    def know_kinds(self, kinds: Iterable[CardKind]) -> None:
+        """Number kinds of cards in this order, before any of them is there."""
+        for kind in kinds:
+            self._intern_kind(kind)
+
     def per_block(self, mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
         """Count the rows of each block where `mask` holds."""
         if not self.blocks:

@@ -5,6 +5,7 @@ Whatever is sent is answered with JSON; what is wrong with a request comes back 
 and recording.
 """
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
@@ -32,7 +33,7 @@ from vramline.scheduler.preempter import Preempter, hear_filter
 from vramline.scheduler.preemption import preempt_pods
 from vramline.scheduler.replies import ERROR_REPLIES, encode, read_body, refusal_of, reply
 from vramline.scheduler.reservation_calls import ReservationCalls
-from vramline.scheduler.snapshot import take_snapshot
+from vramline.scheduler.snapshot import list_cases, take_snapshot, write_journal
 from vramline.scheduler.verbs import bind_pod, filter_nodes, prioritize_nodes
 from vramline.scheduler.views import list_gpus, list_nodes, list_pods, tell_pod
 from vramline.scheduler.webhook import MAX_REVIEW, answer_review
@@ -241,7 +242,8 @@ class _Faces:
         return reply(story)
 
     async def snapshot(self, _request: Request) -> Response:
-        return reply(take_snapshot(self._cluster))
+        snapshot, kept = take_snapshot(self._cluster), list_cases(self._journal.history)
+        return reply({**snapshot, "journal": await asyncio.to_thread(write_journal, kept)})
 
     async def metrics(self, _request: Request) -> Response:
         return Response(self.render_figures(), media_type=CONTENT_TYPE)

@@ -41,15 +41,21 @@ class Journal:
         """Nodes were filtered for a pod; `lines` are about the best ones, or the nearest misses."""
         _remember(self._filtered, pod_uid, lines)
 
-    def bound(self, pod: str, pod_uid: str, write: Callable[[], DecisionRecord]) -> None:
+    def bound(
+        self,
+        pod: str,
+        pod_uid: str,
+        write: Callable[[], DecisionRecord],
+        case: Callable[[], object] | None = None,
+    ) -> None:
         """Cards were bound for a pod."""
         self._keep_what_was_seen(pod_uid)
-        self.history.add_later(pod, pod_uid, write)
+        self.history.add_later(pod, pod_uid, write, case)
 
-    def not_bound(self, record: DecisionRecord) -> None:
+    def not_bound(self, record: DecisionRecord, case: Callable[[], object] | None = None) -> None:
         """Cards were to be bound for a pod, and could not be."""
         self._keep_what_was_seen(record.pod_uid)
-        self.history.add(record)
+        self.history.add(record, case)
 
     def records_of(self, pod: str) -> list[DecisionRecord]:
         """Return what was decided about a pod (namespace/name), newest first."""

@@ -1,7 +1,11 @@
-"""The state of a cluster as plain manifests, so that `vramline simulate` can replay a decision."""
+"""The state of a cluster as plain manifests, and its last decisions with what they were made on."""
 
+import base64
 from typing import Any
 
+from vramline import __version__
+from vramline.explain.history import DecisionRecord, History
+from vramline.explain.replay import JOURNAL_FORMAT, Case, encode_cases
 from vramline.model.ask import Ask, MibSize
 from vramline.model.claim import Claim
 from vramline.model.cluster import Cluster
@@ -10,7 +14,9 @@ from vramline.model.pod import Pod, PodPhase
 from vramline.wire.ledger_v1alpha1 import GpuLedger, encode_ledger
 from vramline.wire.manifests import write_node, write_pod, write_report
 
-__all__ = ["take_snapshot"]
+__all__ = ["list_cases", "take_snapshot", "write_journal"]
+
+_MOST_DECISIONS = 200
 
 
 def take_snapshot(cluster: Cluster) -> dict[str, Any]:
@@ -27,6 +33,22 @@ def take_snapshot(cluster: Cluster) -> dict[str, Any]:
         claims = fleet.ledger.of_pod(pod.uid)
         items.append(write_pod(pod, claims, now=now, ledger_version=fleet.ledger.version))
     return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def list_cases(history: History) -> list[tuple[Case, DecisionRecord]]:
+    """Return the last decisions that can be made again, each with what it was made on."""
+    kept = history.cases(_MOST_DECISIONS)
+    return [(case, record) for case, record in kept if isinstance(case, Case)]
+
+
+def write_journal(kept: list[tuple[Case, DecisionRecord]]) -> dict[str, Any]:
+    """Write decisions down for the `journal` of a snapshot. Takes a while, and no state: for a thread."""
+    return {
+        "format": JOURNAL_FORMAT,
+        "version": __version__,
+        "decisions": len(kept),
+        "cases": base64.b64encode(encode_cases(kept)).decode(),
+    }
 
 
 def _ledger_of(cluster: Cluster, node: Node) -> GpuLedger:

@@ -1,5 +1,6 @@
 """Three of the extender's verbs over a cluster: filter, prioritize, bind. The fourth is in `preemption`."""
 
+from collections.abc import Callable
 from functools import partial
 from itertools import compress
 
@@ -10,6 +11,7 @@ from vramline.decide.engine import decide
 from vramline.errors import RequestError
 from vramline.explain.decision import NodeLine, explain_decision, node_line
 from vramline.explain.history import DecisionRecord, PodOutcome
+from vramline.explain.replay import MOST_CARDS, Case, Question, take_case
 from vramline.model.ask import Ask
 from vramline.model.cluster import Cluster
 from vramline.model.decision import Decision
@@ -41,6 +43,7 @@ _SAME_MOMENT_S = 0.5
 """How much later prioritize may come and still mean what filter saw."""
 
 Numbers = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int8]
 
 
 async def filter_nodes(cluster: Cluster, journal: Journal, args: ExtenderArgs) -> ExtenderFilterResult:
@@ -62,9 +65,10 @@ async def filter_nodes(cluster: Cluster, journal: Journal, args: ExtenderArgs) -
     if len(args.names) == 1 and _fits_alone(cluster, journal, pod, pod.ask, args.names[0]):
         return _answer(args, None, {}, {})
     numbers = cluster.fleet.node_numbers(args.names)
-    decision = _decide_among(cluster, pod, pod.ask, numbers)
+    candidates = _open_among(cluster, pod, numbers)
+    decision = _decide_among(cluster, pod.ask, candidates)
     journal.last_filter = decision
-    _record(cluster, journal, pod, decision)
+    _record(cluster, journal, pod, decision, candidates)
     return _sort_nodes(cluster, args, numbers, decision)
 
 
@@ -76,7 +80,7 @@ def prioritize_nodes(cluster: Cluster, journal: Journal, args: ExtenderArgs) -> 
     numbers = cluster.fleet.node_numbers(args.names)
     decision = _decided_for_filter(cluster, journal, pod.ask, args.names, numbers)
     if decision is None:
-        decision = _decide_among(cluster, pod, pod.ask, numbers)
+        decision = _decide_among(cluster, pod.ask, _open_among(cluster, pod, numbers))
     points = _points_of(decision, numbers)
     if decision.placement is not None and decision.placement.node in args.names:
         points[args.names.index(decision.placement.node)] = MAX_SCORE
@@ -100,11 +104,11 @@ async def bind_pod(cluster: Cluster, journal: Journal, args: ExtenderBindingArgs
         # What was seen before may have changed in between: the card was looked at, or somebody was faster.
         if pod.ask is not None and cluster.fleet.node(args.node) is not None:
             look = _Look(cluster, pod, pod.ask, args.node)
-        journal.not_bound(look.record(PodOutcome.PENDING, ()))
+        journal.not_bound(look.record(PodOutcome.PENDING, ()), look.case)
     elif look is not None:
         claims = cluster.fleet.ledger.of_pod(pod.uid)
         gpus = tuple(GpuShare(claim.gpu, claim.mib, claim.cores) for claim in claims)
-        journal.bound(key, pod.uid, partial(look.record, PodOutcome.BOUND, gpus))
+        journal.bound(key, pod.uid, partial(look.record, PodOutcome.BOUND, gpus), look.case)
     return ExtenderBindingResult(outcome.refused)
 
 
@@ -128,6 +132,11 @@ class _Look:
             gpus=gpus,
             explanation=explain_decision(self._alone, self.decide(), self._rules, most_nodes=1, why=False),
         )
+
+    def case(self) -> Case:
+        """Take down what was decided on; the picture of the node does not change."""
+        question = Question(ask=self._ask, rules=self._rules, at=self._at, most_nodes=1, why=False)
+        return take_case(self._alone, question, self._candidates)
 
     def lines(self) -> list[NodeLine]:
         """Say what the ask met on the node."""
@@ -170,15 +179,20 @@ def _fits_alone(cluster: Cluster, journal: Journal, pod: Pod, ask: Ask, node: st
     return True
 
 
-def _decide_among(cluster: Cluster, pod: Pod, ask: Ask, numbers: Numbers) -> Decision:
+def _decide_among(cluster: Cluster, ask: Ask, candidates: Codes) -> Decision:
     """Decide as if there were only these nodes."""
+    return decide(cluster.fleet, ask, cluster.rules_for(ask), now=cluster.now(), candidates=candidates)
+
+
+def _open_among(cluster: Cluster, pod: Pod, numbers: Numbers) -> Codes:
+    """Return by node number which of these nodes are open to a pod; no other is."""
     hosts = cluster.candidates_for(pod)
     here = numbers[numbers != NOT_HERE]
     candidates: npt.NDArray[np.int8] = np.full(
         cluster.fleet.node_count, CODE_OF[Reason.NOT_A_CANDIDATE], dtype=np.int8
     )
     candidates[here] = FITS if hosts is None else hosts[here]
-    return decide(cluster.fleet, ask, cluster.rules_for(ask), now=cluster.now(), candidates=candidates)
+    return candidates
 
 
 def _decided_for_filter(
@@ -197,7 +211,7 @@ def _decided_for_filter(
     return last if known else None
 
 
-def _record(cluster: Cluster, journal: Journal, pod: Pod, decision: Decision) -> None:
+def _record(cluster: Cluster, journal: Journal, pod: Pod, decision: Decision, candidates: Codes) -> None:
     """Remember what the filter saw: of the best node, or where nothing fits, as a decision of its own."""
     ask, fleet = decision.ask, cluster.fleet
     if decision.placement is not None:
@@ -207,6 +221,7 @@ def _record(cluster: Cluster, journal: Journal, pod: Pod, decision: Decision) ->
     journal.checks.waiting.add(ask)
     explanation = explain_decision(fleet, decision, cluster.rules_for(ask), most_nodes=_NODES_KEPT, why=False)
     journal.filtered(ask.pod_uid, lambda: explanation.nodes)
+    case = _case_of(cluster, decision, candidates)
     journal.history.add(
         DecisionRecord(
             at=decision.at,
@@ -214,8 +229,19 @@ def _record(cluster: Cluster, journal: Journal, pod: Pod, decision: Decision) ->
             pod_uid=ask.pod_uid,
             outcome=PodOutcome.PENDING,
             explanation=explanation,
-        )
+        ),
+        case,
     )
+
+
+def _case_of(cluster: Cluster, decision: Decision, candidates: Codes) -> Callable[[], Case] | None:
+    """Take down what a refusal was decided on; in a large fleet that would be too much."""
+    if len(cluster.fleet.columns.row_of) > MOST_CARDS:
+        return None
+    rules = cluster.rules_for(decision.ask)
+    question = Question(ask=decision.ask, rules=rules, at=decision.at, most_nodes=_NODES_KEPT, why=False)
+    case = take_case(cluster.fleet, question, candidates)
+    return lambda: case
 
 
 def _sort_nodes(

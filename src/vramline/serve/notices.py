@@ -31,12 +31,12 @@ class TellingHistory(History):
         super().__init__(capacity)
         self._tell = tell
 
-    def add(self, record: DecisionRecord) -> DecisionRecord:
+    def add(self, record: DecisionRecord, case: Callable[[], object] | None = None) -> DecisionRecord:
         """Keep a record, and tell about the pod if it is one that waits."""
         notice = notice_of(record)
         if notice is not None:
             self._tell(notice)
-        return super().add(record)
+        return super().add(record, case)
 
 
 def notice_of(record: DecisionRecord) -> Notice | None:

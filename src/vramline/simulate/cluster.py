@@ -17,6 +17,7 @@ from vramline.decide.host_scores import host_costs
 from vramline.decide.reserve import reservation_of
 from vramline.errors import InvariantError, RequestError
 from vramline.explain.decision import Explanation, NodeLine, explain_decision, explain_hosts
+from vramline.explain.replay import MOST_CARDS, Case, Question, take_case
 from vramline.model.ask import Ask
 from vramline.model.claim import Claim
 from vramline.model.cluster import BindOutcome
@@ -53,13 +54,15 @@ class EmbeddedCluster:
         self.release_grace_s = release_grace_s
         self.on_decision: Callable[[Decision], None] = _look_away
         """Called with every decision of `place` while the fleet still is as the decision saw it."""
+        self.takes_cases = False
+        """Whether outcomes of `place` carry what they were decided on."""
         self.pool = pool
         """None: all nodes."""
         self._clock = clock
         self._pods: dict[str, Pod] = {}
         self._wishes: dict[bytes, npt.NDArray[np.int8]] = {}
         """By what pods wish of a host; emptied when a node changes."""
-        self._refusals: dict[bytes, tuple[int, Explanation]] = {}
+        self._refusals: dict[bytes, tuple[tuple[int, float], Explanation]] = {}
 
     # ── state ────────────────────────────────────────────────────────────────────────────────────
 
@@ -151,6 +154,7 @@ class EmbeddedCluster:
         rules = self.rules_for(pod.ask)
         decision = decide(self.fleet, pod.ask, rules, now=self.now(), candidates=candidates)
         explanation = self._explain(decision, rules, candidates, most_nodes=most_nodes, why=why)
+        case = self._take_case(decision, rules, candidates, most_nodes=most_nodes, why=why)
         self.on_decision(decision)
         warnings = (*pod.notes, *explanation.warnings)
         if decision.placement is None:
@@ -163,6 +167,7 @@ class EmbeddedCluster:
                 nodes=tuple(explanation.nodes),
                 decision=decision,
                 explanation=explanation,
+                case=case,
             )
         rows = [self.fleet.columns.row_of[share.uuid] for share in decision.placement.gpus]
         self._commit(pod, decision)
@@ -177,6 +182,7 @@ class EmbeddedCluster:
             basis="observed" if decision.observed[rows].all() else "books",
             decision=decision,
             explanation=explanation,
+            case=case,
         )
 
     async def recall(self, pod_uid: str) -> None:
@@ -277,15 +283,32 @@ class EmbeddedCluster:
         nameless = msgspec.structs.replace(decision.ask, pod="", pod_uid="")
         key = msgspec.msgpack.encode((nameless, rules, candidates.tobytes(), most_nodes, why))
         known = self._refusals.get(key)
-        if known is not None and known[0] == decision.generation:
+        if known is not None and known[0] == (decision.generation, decision.at):
             return known[1]
         if known is None and len(self._refusals) > 1000:
             self._refusals.clear()
         explanation = explain_decision(
             self.fleet, decision, rules, most_nodes=most_nodes, why=why, candidates=candidates
         )
-        self._refusals[key] = (decision.generation, explanation)
+        self._refusals[key] = ((decision.generation, decision.at), explanation)
         return explanation
+
+    def _take_case(
+        self,
+        decision: Decision,
+        rules: Rules,
+        candidates: npt.NDArray[np.int8],
+        *,
+        most_nodes: int | None,
+        why: bool,
+    ) -> Case | None:
+        """Take down what a decision was made on, if anybody wants that; as `_explain` explains it."""
+        if not self.takes_cases or len(self.fleet.columns.row_of) > MOST_CARDS:
+            return None
+        if decision.placement is not None:
+            most_nodes, why = 0 if most_nodes else None, False
+        question = Question(ask=decision.ask, rules=rules, at=decision.at, most_nodes=most_nodes, why=why)
+        return take_case(self.fleet, question, candidates)
 
     def _place_without_gpu(self, pod: Pod, *, most_nodes: int | None) -> Outcome:
         """Give a pod that wants no GPU CPU and memory, on a node without GPUs where there is one."""

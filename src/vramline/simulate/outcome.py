@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from vramline.explain.decision import Explanation, NodeLine
 from vramline.explain.figures import Basis
+from vramline.explain.replay import Case
 from vramline.model.decision import Decision
 from vramline.model.pod import GpuShare, Pod
 
@@ -42,3 +43,5 @@ class Outcome:
     decision: Decision | None = None
     """Holds arrays of all cards: whoever keeps many outcomes drops it."""
     explanation: Explanation | None = None
+    case: Case | None = None
+    """What it was decided on, where somebody wanted that."""

@@ -1,10 +1,12 @@
 """Weights on each GPU."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.models import measured
+from inference.models import LLAMA_8B, measured, model_of
 from vramline.bench.estimate import read_measured_models
 from vramline.errors import RequestError
 from vramline.inference.weights import check_parallelism, layers_of_stages, stage_weights
@@ -20,6 +22,50 @@ from vramline.inference.weights import check_parallelism, layers_of_stages, stag
 )
 def test_layers_are_dealt_out_to_stages(layers: int, pp: int, sizes: list[int]) -> None:
     assert [len(stage) for stage in layers_of_stages(layers, pp)] == sizes
+
+
+QWEN_7B: dict[str, Any] = {
+    **LLAMA_8B,
+    "architectures": ["Qwen2ForCausalLM"],
+    "model_type": "qwen2",
+    "hidden_size": 3584,
+    "intermediate_size": 18944,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "vocab_size": 152064,
+    "max_position_embeddings": 32768,
+}
+QWEN_14B: dict[str, Any] = {
+    **QWEN_7B,
+    "hidden_size": 5120,
+    "intermediate_size": 13824,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 40,
+    "num_key_value_heads": 8,
+    "max_position_embeddings": 131072,
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "tp", "gib"),
+    [
+        pytest.param(QWEN_7B, 1, 14.2488, id="Qwen2.5-7B-Instruct, vLLM 0.10"),
+        pytest.param({**QWEN_7B, "max_position_embeddings": 131072}, 1, 14.2717, id="Qwen2.5-7B, vLLM 0.8"),
+        pytest.param(LLAMA_8B, 1, 14.9889, id="Llama-3.1-8B on an L40S, vLLM 0.8"),
+        pytest.param({**LLAMA_8B, "max_position_embeddings": 8192}, 1, 14.96, id="Llama-3-8B, vLLM 0.6"),
+        pytest.param({**LLAMA_8B, "max_position_embeddings": 8192}, 2, 7.48, id="Llama-3-8B, tp 2, vLLM 0.6"),
+        pytest.param(QWEN_14B, 2, 13.9476, id="Qwen2.5-14B at tp 2 on RTX 4090, vLLM 0.7"),
+    ],
+)
+def test_weights_are_what_other_versions_logged_on_other_cards(
+    config: dict[str, Any], tp: int, gib: float
+) -> None:
+    """Nothing about weights was fitted, so it holds elsewhere too: within half a per mille."""
+    model = model_of(config)
+    found = stage_weights(model.architecture, None, number_bytes=2, tp=tp, pp=1)[0] / 2**30
+
+    assert found == pytest.approx(gib, rel=0.0005)
 
 
 @pytest.mark.parametrize("tp", [3, 5, 64])

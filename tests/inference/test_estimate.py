@@ -48,6 +48,61 @@ def test_published_runs_besides_the_table(
     assert bounds.low_mib <= graphs * 1024 <= bounds.high_mib
 
 
+QWEN: dict[str, Any] = {
+    **LLAMA_8B,
+    "architectures": ["Qwen2ForCausalLM"],
+    "model_type": "qwen2",
+    "hidden_size": 5120,
+    "intermediate_size": 13824,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 40,
+    "vocab_size": 152064,
+}
+SMALL_QWEN: dict[str, Any] = {
+    **QWEN,
+    "hidden_size": 1536,
+    "intermediate_size": 8960,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 12,
+    "num_key_value_heads": 2,
+    "vocab_size": 151936,
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "plan", "gib"),
+    [
+        pytest.param(LLAMA_8B, {"engine_version": "0.7"}, 0.22, id="8B on 22 GiB, vLLM 0.7"),
+        pytest.param(QWEN, {"engine_version": "0.7", "tp": 2}, 0.19, id="14B at tp 2 on RTX 4090, vLLM 0.7"),
+        pytest.param(
+            SMALL_QWEN,
+            {"engine_version": "0.7", "max_batched_tokens": 32_768},
+            2.02,
+            id="1.5B on a T4, long batches, vLLM 0.7",
+        ),
+        pytest.param(LLAMA_8B, {"engine_version": "0.16", "max_num_seqs": 1024}, 4.8, id="8B, vLLM 0.16"),
+    ],
+)
+def test_activation_is_what_older_versions_logged_on_other_cards(
+    config: dict[str, Any], plan: dict[str, Any], gib: float
+) -> None:
+    found = estimate(model_of(config), Plan(context=4096, card_mib=22 * 1024, **plan))
+
+    assert part(found, "activation") == pytest.approx(gib, rel=0.05)
+
+
+@pytest.mark.parametrize("version", ["newest", "17", "0,7", "v"])
+def test_what_is_no_version_is_refused(version: str) -> None:
+    with pytest.raises(RequestError, match="is no version"):
+        estimate(LLAMA, Plan(context=4096, engine_version=version))
+
+
+def test_an_a100_gets_the_smaller_batch_whatever_its_size() -> None:
+    found = estimate(LLAMA, Plan(context=4096, card_mib=81_920, card_model="NVIDIA A100-SXM4-80GB"))
+
+    assert (found.max_num_seqs, found.max_batched_tokens) == (256, 2048)
+
+
 def test_every_line_shows_its_formula_and_they_add_up() -> None:
     found = estimate(LLAMA, Plan(context=8192, concurrency=4))
 

@@ -32,9 +32,8 @@ MIB = 2**20
 _LARGE_CARD_MIB = 70 * 1024
 _SMALL_BATCH_CARDS = re.compile(r"a100", re.IGNORECASE)
 """Large cards that get the batch of small ones from vLLM."""
-_OLD_SAMPLER_BYTES = 39.0
-"""The same as `Constants.sampler` in vLLM up to 0.16."""
-_NEW_SAMPLER = (0, 17)
+_SAMPLERS = (((0, 8), 4.0), ((0, 17), 39.0))
+"""`Constants.sampler` of vLLM before these versions."""
 _MOST_CAPTURED = 512
 _CAPTURED_SIZES = 51
 """Batch sizes that are captured at the usual settings."""
@@ -180,9 +179,10 @@ def overheads(
 
 def constants_of(version: tuple[int, int] | None) -> Constants:
     """Return the constants of a version of vLLM; None: the newest that was measured."""
-    if version is None or version >= _NEW_SAMPLER:
-        return MEASURED
-    return msgspec.structs.replace(MEASURED, sampler=_OLD_SAMPLER_BYTES)
+    for before, sampler in _SAMPLERS:
+        if version is not None and version < before:
+            return msgspec.structs.replace(MEASURED, sampler=sampler)
+    return MEASURED
 
 
 def _vllm_activation(

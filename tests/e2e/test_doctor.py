@@ -215,6 +215,26 @@ def test_a_node_whose_sources_contradict_each_other_is_a_problem(admin: httpx.Cl
     assert "node torn: InventoryConflict: " in messages(told(), "problem")
 
 
+def test_what_a_runtime_does_is_unknown_until_an_agent_proves_it(admin: httpx.Client, told: Told) -> None:
+    for name in ("proved", "guessed"):
+        add_gpu_node(admin, name, 32_600)
+    admin.post("/api/v1/namespaces", json={"metadata": {"name": "vramline-agent"}}).raise_for_status()
+    container = {"name": "agent", "image": "example"}
+    agent = {
+        "metadata": {"name": "agent-1"},
+        "spec": {"nodeName": "proved", "containers": [container]},
+    }
+    admin.post("/api/v1/namespaces/vramline-agent/pods", json=agent).raise_for_status()
+
+    found = told()
+
+    assert "given the GPUs named to them on proved" in messages(found, "ok")
+    unknown = [line for line in messages(found, "warning").splitlines() if line.startswith("unknown whether")]
+    assert len(unknown) == 1
+    assert "guessed" in unknown[0]
+    assert "proved" not in unknown[0]
+
+
 def test_a_user_without_rights_is_told_in_one_line(
     plane: ControlPlane, capsys: pytest.CaptureFixture[str]
 ) -> None:

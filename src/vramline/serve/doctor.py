@@ -20,6 +20,7 @@ from vramline.serve.findings import Finding, Level, examine_state
 from vramline.serve.identity import WEBHOOK_CONFIGURATION
 from vramline.serve.local_cards import examine_local_cards
 from vramline.serve.reading import read_cluster
+from vramline.serve.runtimes import judge_runtimes, read_runtimes
 from vramline.settings import Settings
 from vramline.wire.times import seconds_of
 
@@ -68,6 +69,7 @@ async def examine_cluster(client: KubeClient, settings: Settings, wanted: Instal
             )
     reading = await read_cluster(client, settings)
     found += examine_state(reading, max_age_s=settings.observation_max_age_s)
+    found += judge_runtimes(await read_runtimes(client, settings, reading))
     library = Path(settings.nvml_library) if settings.nvml_library else None
     options = ProbeOptions(library=library, host_reserve=settings.host_reserve)
     return [*found, *await asyncio.to_thread(lambda: list(examine_local_cards(options)))]

@@ -10,7 +10,7 @@ import msgspec
 
 from vramline.wire.platform_profile import TEGRA, HostMount, PlatformProfile
 
-__all__ = ["DEFAULT_PROFILES", "as_platforms", "profile_for"]
+__all__ = ["DEFAULT_PROFILES", "as_platforms", "list_runtime_classes", "profile_for"]
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9_.-]{0,61}[a-z0-9])?", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -68,6 +68,20 @@ def profile_for(platform: str, platforms: str) -> PlatformProfile:
     default = DEFAULT_PROFILES.get(platform, PlatformProfile())
     said = msgspec.json.decode(platforms, type=dict[str, _Said]) if platforms else {}
     return _merge(default, said[platform]) if platform in said else default
+
+
+def list_runtime_classes(platforms: str) -> dict[str, str]:
+    """Return every RuntimeClass that the setting names, and where.
+
+    >>> list_runtime_classes('{"x86": {"runtimeClass": "nvidia"}}')
+    {'nvidia': 'platforms.x86.runtimeClass'}
+    """
+    said = msgspec.json.decode(platforms, type=dict[str, _Said]) if platforms else {}
+    return {
+        each.runtime_class: f"platforms.{name}.runtimeClass"
+        for name, each in said.items()
+        if each.runtime_class
+    }
 
 
 def _merge(profile: PlatformProfile, said: _Said) -> PlatformProfile:

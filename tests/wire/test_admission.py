@@ -446,3 +446,40 @@ def test_an_ephemeral_container_of_a_pod_that_is_not_ours_stays_as_it_is() -> No
     pod = debugged("new", annotations={})
 
     assert plan_admission(pod, operation="UPDATE", options=AdmissionOptions()) == Admitted()
+
+
+# ── KAI's variable ───────────────────────────────────────────────────────────────────────────────────
+PORTION = {
+    "name": "GPU_PORTION",
+    "valueFrom": {
+        "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.annotations['vramline.io/gpu-portion']"}
+    },
+}
+
+
+@pytest.mark.parametrize("spelling", [{"gpu-memory": "8000"}, {"gpu-fraction": "0.5"}], ids=["MiB", "share"])
+def test_whoever_asks_in_kais_words_is_told_its_portion_in_kais_variable(spelling: Document) -> None:
+    stored = admit(pod_document(container(), annotations=spelling))
+
+    assert stored["spec"]["containers"][0]["env"] == [ENTRY, PORTION]
+
+
+def test_a_portion_that_the_pod_says_itself_is_left_alone() -> None:
+    own = {"name": "GPU_PORTION", "value": "0.7"}
+    stored = admit(pod_document({**container(), "env": [own]}, annotations={"gpu-memory": "8000"}))
+
+    assert stored["spec"]["containers"][0]["env"] == [own, ENTRY]
+
+
+def test_whoever_asks_in_other_words_is_told_nothing_of_it() -> None:
+    stored = admit(pod_document(container(), annotations=EIGHT))
+
+    assert stored["spec"]["containers"][0]["env"] == [ENTRY]
+
+
+def test_the_portion_is_sealed() -> None:
+    annotations = {"gpu-memory": "8000", "vramline.io/gpu-portion": "1"}
+    refused = plan(pod_document(container(), annotations=annotations))
+
+    assert isinstance(refused, Refused)
+    assert "annotation vramline.io/gpu-portion: is written by Vramline alone" in refused.message

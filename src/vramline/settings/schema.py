@@ -15,6 +15,7 @@ from vramline.settings.platforms import as_platforms
 from vramline.settings.values import (
     Address,
     as_address,
+    as_device_names,
     as_history_age,
     as_history_size,
     as_image,
@@ -35,6 +36,7 @@ from vramline.settings.values import (
 )
 from vramline.units import Mib
 from vramline.wire.admission_options import Backend, SchedulerNamePolicy
+from vramline.wire.device_names import BY_UUID
 
 __all__ = [
     "ENABLE",
@@ -227,6 +229,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """MiB that the file may take. Default 256: a week of a hundred busy cards, or hours of ten thousand."""
     history_max_age_s: float = 7 * 86_400.0
     """Seconds after which history is dropped. Default a week: last Friday's question is asked on Monday."""
+    device_names: str = BY_UUID
+    """How containers are told their cards. Default uuid: what NVIDIA's runtime knows outside CDI mode."""
     platforms: str = ""
     """What reservation pods need on a kind of machine, as JSON. Default empty: Tegra's boards alone need more
     than the device, the folder of their libraries."""
@@ -466,6 +470,12 @@ SETTINGS: tuple[Setting, ...] = (
         field="history_max_age_s",
         parse=as_history_age,
         accepted="a duration from 1m to 366d, such as 36h or 7d",
+    ),
+    Setting(
+        name="deviceNames",
+        field="device_names",
+        parse=as_device_names,
+        accepted="uuid, or a CDI kind such as k8s.device-plugin.nvidia.com/gpu",
     ),
     Setting(
         name="platforms",

@@ -8,11 +8,13 @@ from typing import TypeVar
 import msgspec
 
 from vramline.units import Mib, parse_vram
+from vramline.wire.device_names import is_device_naming
 
 __all__ = [
     "MAX_DURATION_S",
     "Address",
     "as_address",
+    "as_device_names",
     "as_history_age",
     "as_history_size",
     "as_image",
@@ -215,6 +217,11 @@ def as_image(raw: object) -> str:
     if text and not _IMAGE.fullmatch(text):
         raise ValueError("is not an image reference")
     return text
+def as_device_names(raw: object) -> str:
+    """Read how containers are told their cards."""
+    if not isinstance(raw, str) or not is_device_naming(raw):
+        raise ValueError("is neither uuid nor vendor/class")
+    return raw
 
 
 def as_label_key(raw: object) -> str:

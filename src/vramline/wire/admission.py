@@ -151,7 +151,7 @@ def _left_of(ask: Ask, spelled: Ask | None) -> Ask:
 
 
 def _refuse_sealed(typed: PodObject) -> None:
-    for key in (keys.ALLOCATION, keys.VISIBLE_DEVICES):
+    for key in (keys.ALLOCATION, keys.VISIBLE_DEVICES, keys.PORTION):
         if key in (typed.metadata.annotations or {}):
             raise _sealed_key(key, subject_of(typed.metadata))
 

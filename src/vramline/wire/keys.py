@@ -52,6 +52,7 @@ __all__ = [
     "KAI_GROUP_LABEL",
     "KAI_LIMIT_SUFFIX",
     "KAI_MEMORY",
+    "KAI_PORTION_ENV",
     "KAI_REQUEST_SUFFIX",
     "KAI_RESERVED_UUID",
     "MANAGED",
@@ -65,6 +66,7 @@ __all__ = [
     "OME_STORAGE_PREFIX",
     "OME_TASK_LABEL",
     "PLATFORM",
+    "PORTION",
     "REALTIME_CHECK",
     "RESERVATION",
     "RESERVED_GPU",
@@ -107,6 +109,8 @@ FREED = "vramline.io/freed"
 """Annotation of the scheduler's own CSIStorageCapacity: its change has refused pods tried again."""
 PLATFORM = "vramline.io/platform"
 """Node label: the kind of machine, where it is not recognised or should count as another."""
+PORTION = "vramline.io/gpu-portion"
+"""Pod annotation, sealed: the share of a card, for containers that expect it in KAI's variable."""
 RESERVED_GPU = "vramline.io/reserved-gpu"
 """Annotation of a reservation pod, written by itself: the UUID of the card that kubelet gave to it."""
 RESERVES = "vramline.io/reserves"
@@ -135,6 +139,8 @@ KAI_CONTAINER_PREFIX = "nvidia.com/container."
 """Pod annotation: this, a container's name, and one of the two suffixes."""
 KAI_REQUEST_SUFFIX = ".gpu-memory.request"
 KAI_LIMIT_SUFFIX = ".gpu-memory.limit"
+KAI_PORTION_ENV = "GPU_PORTION"
+"""Environment variable: the share of a card that a container's pod has."""
 KAI_GROUP_LABEL = "runai-gpu-group"
 """Pod label: the KAI group; for several devices `runai-gpu-group/<group>`, one label each."""
 KAI_RESERVED_UUID = "run.ai/reserve_for_gpu_index"

@@ -26,6 +26,11 @@ _ENTRY = {
     "name": keys.VISIBLE_DEVICES_ENV,
     "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": _FIELD_PATH}},
 }
+_PORTION = {
+    "name": keys.KAI_PORTION_ENV,
+    "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{keys.PORTION}']"}},
+}
+"""Only where the pod speaks KAI's language, and its container does not say something else."""
 _MARKS = (keys.MANAGED, keys.SLOT)
 _COUNTS = (keys.GPU_COUNT, keys.GPU_COUNT_SHARED)
 _Json = dict[str, Any]
@@ -74,7 +79,7 @@ def patch_pod(
         wanted = _set_resources(given, resources.removed, added if path == chosen else {})
         if wanted != given:
             patch.append(PatchOperation(f"{path}/resources", wanted))
-        _own_environment(container, path, patch, warnings)
+        _own_environment(container, path, patch, warnings, told=_told(pod))
     return tuple(patch), tuple(warnings)
 
 
@@ -144,16 +149,34 @@ def _set_resources(resources: _Json, removed: frozenset[str], added: dict[str, s
     return wanted
 
 
-def _own_environment(container: _Json, path: str, patch: list[PatchOperation], warnings: list[str]) -> None:
-    """Make the one variable that tells the container's cards follow the sealed annotation."""
+def _told(pod: Mapping[str, Any]) -> tuple[_Json, ...]:
+    """Return further variables for containers of a pod that asks in KAI's spelling."""
+    annotations = (pod.get("metadata") or {}).get("annotations") or {}
+    return (_PORTION,) if {keys.KAI_MEMORY, keys.KAI_FRACTION} & annotations.keys() else ()
+
+
+def _own_environment(
+    container: _Json,
+    path: str,
+    patch: list[PatchOperation],
+    warnings: list[str],
+    *,
+    told: tuple[_Json, ...] = (),
+) -> None:
+    """Make the one variable that tells the container's cards follow the sealed annotation.
+
+    What else is `told` is added where the container does not set it.
+    """
     given = container.get("env")
     entries = given if isinstance(given, list) else []
     named = [i for i, each in enumerate(entries) if _is_named(each)]
-    if len(named) == 1 and _is_ours(entries[named[0]]):
+    names = {each.get("name") for each in entries if isinstance(each, dict)}
+    more = [each for each in told if each["name"] not in names]
+    if len(named) == 1 and _is_ours(entries[named[0]]) and not more:
         return
     position = named[0] if named else len(entries)
     others = [each for each in entries if not _is_named(each)]
-    patch.append(PatchOperation(f"{path}/env", [*others[:position], _ENTRY, *others[position:]]))
+    patch.append(PatchOperation(f"{path}/env", [*others[:position], _ENTRY, *others[position:], *more]))
     warnings += [
         f"container {container.get('name')}: {keys.VISIBLE_DEVICES_ENV}{_value_of(entries[i])} is replaced"
         " by the GPUs that the pod gets"

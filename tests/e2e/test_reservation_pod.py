@@ -19,6 +19,7 @@ from fakenvml import Card, FakeNvml, install_with_dependency
 from realnode.gpu_plugin import RESOURCE, GpuPlugin, gpu_plugin
 from realnode.machine import Programs
 from realnode.node import RealNode, real_node
+from realnode.pods import is_running
 from realnode.reservations import reservation_for_real_node
 from vramline.settings.platforms import as_platforms, profile_for
 from vramline.wire.platform_profile import PlatformProfile
@@ -101,6 +102,11 @@ class Maker:
         return self.admin.get(f"{pods_of(NAMESPACE)}/{name}").is_success
 
 
+def has_said(pod: dict[str, Any]) -> bool:
+    """Whether it has said which card it holds, and kubelet has noticed that it runs."""
+    return bool(card_of(pod)) and is_running(pod)
+
+
 @pytest.fixture(scope="module")
 def maker(admin: httpx.Client, plane: ControlPlane, nvml: FakeNvml, plugin: GpuPlugin) -> Maker:
     assert plugin.cards == CARDS
@@ -148,7 +154,7 @@ def test_on_a_board_the_library_is_found_in_the_folder_that_the_profile_mounts(
 ) -> None:
     name = maker.create("GPU-board", tegra(board))
 
-    pod = maker.wait_for(name, lambda pod: bool(card_of(pod)))
+    pod = maker.wait_for(name, has_said)
 
     assert card_of(pod) in CARDS
     assert f'library="{TEGRA_FOLDER}/libnvidia-ml.so.1' in node.logs(NAMESPACE, name, "reserve")
@@ -182,7 +188,7 @@ def test_without_what_a_board_needs_the_end_of_the_pod_says_what_is_missing(
 def reserved(maker: Maker) -> list[dict[str, Any]]:
     """A reservation pod for each card, once both have said which they hold."""
     names = [maker.create(card, library=maker.nvml.library) for card in CARDS]
-    return [maker.wait_for(name, lambda pod: bool(card_of(pod))) for name in names]
+    return [maker.wait_for(name, has_said) for name in names]
 
 
 def test_each_says_on_itself_which_card_kubelet_gave_to_it(
@@ -231,7 +237,7 @@ def test_a_container_that_starts_again_says_the_same(
     maker.wait_for(name, lambda pod: pod["status"]["containerStatuses"][0]["restartCount"] == 1)
     wait_until(lambda: "Pod was updated" in node.logs(NAMESPACE, name, "reserve"), "its word", seconds=60)
 
-    assert card_of(maker.wait_for(name, lambda pod: bool(card_of(pod)))) == card
+    assert card_of(maker.wait_for(name, has_said)) == card
 
 
 def test_a_deleted_one_gives_its_device_back_at_once(maker: Maker, reserved: list[dict[str, Any]]) -> None:
@@ -239,4 +245,4 @@ def test_a_deleted_one_gives_its_device_back_at_once(maker: Maker, reserved: lis
 
     name = maker.create("GPU-next", library=maker.nvml.library)
 
-    assert card_of(maker.wait_for(name, lambda pod: bool(card_of(pod)))) == card_of(reserved[1])
+    assert card_of(maker.wait_for(name, has_said)) == card_of(reserved[1])

@@ -11,6 +11,8 @@ from controlplane.plane import ControlPlane
 from controlplane.processes import wait_until
 from e2e.admission_world import create_namespace, pods_of
 from e2e.test_whole import install
+from vramline.settings.platforms import profile_for
+from vramline.wire.reservation_pod import ReservationOptions, ReservationSite, build_reservation_pod
 
 NAMESPACE = "vramline-reservations"
 ACCOUNT = "vramline-reserve"
@@ -85,6 +87,21 @@ def patch(
 ) -> httpx.Response:
     query = {"dryRun": "All"} if dry_run else {}
     return client.patch(path, json=change, headers=MERGE, params=query)
+
+
+@pytest.mark.parametrize(
+    ("platform", "code"), [("x86", httpx.codes.CREATED), ("tegra", httpx.codes.FORBIDDEN)]
+)
+def test_its_namespace_lets_in_what_is_restricted_and_a_board_only_where_an_operator_says_so(
+    admin: httpx.Client, platform: str, code: int
+) -> None:
+    site, options = ReservationSite(node="n1", card="GPU-1"), ReservationOptions(image="example")
+    pod = build_reservation_pod(site, profile_for(platform, ""), options)
+
+    answer = admin.post(pods_of(NAMESPACE), json=pod, params={"dryRun": "All"})
+
+    assert answer.status_code == code, answer.text
+    assert answer.is_success or 'violates PodSecurity "restricted' in answer.json()["message"]
 
 
 def test_it_says_which_card_it_holds_and_says_it_again(

@@ -166,3 +166,37 @@ def test_its_last_words_are_what_kubelet_tells_of_its_end() -> None:
     (container,) = build()["spec"]["containers"]
 
     assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
+
+
+LAST_WORDS = (
+    '2026-01-01T00:00:00.000Z "Looking for GPU device id for pod"\n'
+    "error: unable to initialize NVML: ERROR_LIBRARY_NOT_FOUND (libnvidia-ml.so.1 for aarch64): …\n"
+)
+
+
+@pytest.mark.parametrize("field", ["state", "lastState"])
+def test_a_container_that_cannot_use_nvml_is_noticed_by_its_last_words(field: str) -> None:
+    ended = {field: {"terminated": {"exitCode": 1, "message": LAST_WORDS}}}
+    found = read_reservation(seen(build(), phase="Running", containerStatuses=[{"name": "reserve", **ended}]))
+
+    assert found is not None
+    assert found.failure.startswith("unable to initialize NVML: ERROR_LIBRARY_NOT_FOUND")
+
+
+@pytest.mark.parametrize("words", [None, "", "error: PATCH /api/v1/… : no connection", "Killed"])
+def test_what_else_ends_a_container_is_tried_again(words: str | None) -> None:
+    ended = {"lastState": {"terminated": {"exitCode": 1, "message": words}}}
+    found = read_reservation(seen(build(), phase="Running", containerStatuses=[{"name": "reserve", **ended}]))
+
+    assert found is not None
+    assert found.failure == ""
+
+
+def test_a_card_that_was_told_is_not_doubted_because_of_a_restart() -> None:
+    pod = build()
+    pod["metadata"]["annotations"][keys.RESERVED_GPU] = CARD
+    ended = {"lastState": {"terminated": {"exitCode": 1, "message": LAST_WORDS}}}
+    found = read_reservation(seen(pod, phase="Running", containerStatuses=[{"name": "reserve", **ended}]))
+
+    assert found is not None
+    assert (found.card, found.failure) == (CARD, "")

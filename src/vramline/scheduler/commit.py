@@ -35,6 +35,7 @@ from vramline.scheduler.hami_nodes import annotations_for_hami, why_hami_waits
 from vramline.scheduler.ledger_desk import LedgerDesk, Lost
 from vramline.scheduler.live import LiveState
 from vramline.scheduler.store import Binding, Done, Refused, Store, Unclear, Written
+from vramline.scheduler.telling import Telling
 from vramline.wire import keys
 from vramline.wire.allocation import AllocationRecord, encode_allocation
 from vramline.wire.kubernetes import PodObject
@@ -71,6 +72,8 @@ class Committer:
         self._store = store
         self._epoch = epoch
         self.desk = LedgerDesk(live, store, epoch, apart_s=apart_s)
+        self.telling = Telling()
+        """How containers are told their cards."""
 
     def term(self) -> int | None:
         """The number of this leader's term; None: it does not lead now."""
@@ -130,7 +133,7 @@ class Committer:
                 return found
             placement, ledger, uuids = found
         told = annotations_for_hami(self._live, pod, placement)
-        told[keys.VISIBLE_DEVICES] = ",".join(uuids.get(gpu.uuid, gpu.uuid) for gpu in placement.gpus)
+        told |= self.telling.about(self._live.fleet, pod, placement, uuids)
         outcome = await self._bind(_binding(pod, placement, version, ledger, told), pod)
         if holder is not None:
             await holder.finish(pod, placement, outcome.refused)
@@ -297,7 +300,7 @@ class Committer:
 def _binding(
     pod: Pod, placement: Placement, version: str, ledger: GpuLedger, told: dict[str, str]
 ) -> Binding:
-    """Return a pod's way to its node and cards; `told` is for others who read annotations there."""
+    """Return a pod's way to its node and cards; `told` is for its containers and for other readers."""
     record = AllocationRecord(
         node=placement.node, gpus=placement.gpus, ledger_version=int(ledger.resource_version or 0)
     )

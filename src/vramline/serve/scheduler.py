@@ -39,6 +39,7 @@ from vramline.scheduler.other_sources import OtherSources
 from vramline.scheduler.preempter import Preempter
 from vramline.scheduler.quick_http import quick_protocol
 from vramline.scheduler.reservations import Reservations
+from vramline.scheduler.telling import Telling
 from vramline.scheduler.tls import LiveTls
 from vramline.scheduler.waking import Waker
 from vramline.scheduler.window import SchedulerWindow
@@ -132,7 +133,7 @@ class SchedulerProcess:
             checks = Checks(tell=lambda decision: recorder.record(notice_of_warning(decision)))
             waker = Waker(live, self._bell(client), checks.waiting, checks.tallies)
             eyes = Eyes(live, streams, checks, within_s=self.settings.look_within_s)
-            committer = _committer(client, live, elector, eyes, binding)
+            committer = self._committer(client, live, elector, eyes, binding)
             preempter = Preempter(
                 live, KubeStore(client), committer.leads, recorder.record, clock=time.monotonic
             )
@@ -212,6 +213,14 @@ class SchedulerProcess:
             if agents is not None:
                 tasks.create_task(run_agent_listener(agents, tls, client, streams, clock=live.now, stop=stop))
                 tasks.create_task(_expire_sightings(live, stop))
+
+    def _committer(
+        self, client: KubeClient, live: LiveState, elector: Elector, eyes: Eyes, binding: Binding | None
+    ) -> Committer:
+        holder = None if binding is None else binding.holder
+        made = Committer(live, KubeStore(client), lambda: elector.epoch or None, eyes=eyes, holder=holder)
+        made.telling = Telling(device_names=self.settings.device_names)
+        return made
 
     def _nominator(
         self, live: LiveState, store: KubeStore, leads: Callable[[], bool], tallies: Tallies
@@ -307,13 +316,6 @@ async def _expire_sightings(live: LiveState, stop: asyncio.Event) -> None:
     while not stop.is_set():
         live.sightings.expire()
         await asyncio.sleep(_EXPIRE_EVERY_S)
-
-
-def _committer(
-    client: KubeClient, live: LiveState, elector: Elector, eyes: Eyes, binding: Binding | None
-) -> Committer:
-    holder = None if binding is None else binding.holder
-    return Committer(live, KubeStore(client), lambda: elector.epoch or None, eyes=eyes, holder=holder)
 
 
 def _keep(

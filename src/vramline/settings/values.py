@@ -217,6 +217,8 @@ def as_image(raw: object) -> str:
     if text and not _IMAGE.fullmatch(text):
         raise ValueError("is not an image reference")
     return text
+
+
 def as_device_names(raw: object) -> str:
     """Read how containers are told their cards."""
     if not isinstance(raw, str) or not is_device_naming(raw):

@@ -178,6 +178,7 @@ class StateTerminated(_Lenient, frozen=True, kw_only=True):
 
     started_at: Timestamp | None = None
     finished_at: Timestamp | None = None
+    message: str | None = None
 
 
 class ContainerState(_Lenient, frozen=True, kw_only=True):

@@ -31,6 +31,10 @@ __all__ = [
 APP = "resource-reservation"
 CONTAINER = "reserve"
 _USER = 65_532
+_ERROR = "error: "
+_NVML_TROUBLE = f"{_ERROR}unable to "
+_WORDS = 400
+"""How much of a container's last line is repeated."""
 _LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 
@@ -141,7 +145,7 @@ def read_reservation(pod: PodObject) -> Reservation | None:
         node=node,
         planned=planned,
         card=card_of(annotations.get(keys.RESERVED_GPU) or ""),
-        failure=_failure_of(pod),
+        failure=_failure_of(pod) or _trouble_of(pod),
         ending=meta.deletion_timestamp is not None,
         created_at=0.0 if meta.creation_timestamp is None else seconds_of(meta.creation_timestamp),
     )
@@ -154,6 +158,23 @@ def _failure_of(pod: PodObject) -> str:
         return ""
     reason = status.reason or status.phase
     return f"{reason}: {status.message}" if status.message else reason
+
+
+def _trouble_of(pod: PodObject) -> str:
+    """Return why the container cannot say which card it has; a card that is known stays known.
+
+    That NVML does not work is its last line, and does not mend itself; what else ends it is tried again.
+    """
+    if keys.RESERVED_GPU in (pod.metadata.annotations or {}) or pod.status is None:
+        return ""
+    for status in pod.status.container_statuses or ():
+        for state in (status.state, status.last_state):
+            ended = state.terminated if state is not None else None
+            words = (ended.message or "" if ended is not None else "").strip()
+            last = words.splitlines()[-1] if words else ""
+            if last.startswith(_NVML_TROUBLE):
+                return last.removeprefix(_ERROR)[:_WORDS]
+    return ""
 
 
 def _group_of(site: ReservationSite) -> str:

@@ -10,6 +10,7 @@ from starlette.routing import BaseRoute, Route
 
 from vramline.dashboard.cluster_page import ClusterPage
 from vramline.dashboard.decisions_page import DecisionsPage
+from vramline.dashboard.forms import read_field
 from vramline.dashboard.gpu_page import GpuPage
 from vramline.dashboard.headers import dress
 from vramline.dashboard.markup import Templates
@@ -126,12 +127,8 @@ class _Pages:
         return HTMLResponse(page, status_code=status)
 
     async def what_if_of_manifest(self, request: Request, viewer: Viewer) -> Response:
-        body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > 3 * MAX_MANIFEST:  # a form writes most characters of a manifest as three
-                raise RequestError(subject="manifest", problem=f"is longer than {MAX_MANIFEST // 1024} KiB")
-        status, page = self._what_if.make_of_manifest(viewer, body)
+        text = await read_field(request, "manifest", most=MAX_MANIFEST)
+        status, page = self._what_if.make_of_manifest(viewer, text)
         return HTMLResponse(page, status_code=status)
 
     async def live_cluster(self, request: Request, viewer: Viewer) -> Response:

@@ -9,16 +9,16 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Protocol
-from urllib.parse import parse_qs
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from vramline.dashboard.forms import read_field
 from vramline.dashboard.headers import dress
 from vramline.dashboard.markup import Templates
 from vramline.dashboard.viewers import Viewer
-from vramline.errors import TransientError
+from vramline.errors import RequestError, TransientError
 from vramline.wire.token_review_v1 import Person
 
 __all__ = ["PAGE", "Reviewer", "TokenGate"]
@@ -125,13 +125,10 @@ class TokenGate:
         return frozenset(filter(None, found))
 
     async def _sign_in(self, request: Request) -> Response:
-        body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > 2 * _LONGEST_TOKEN:
-                return dress(self._ask("That is not a token.", 400))
-        fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=4)
-        token = "".join(fields.get("token", [""])[0].split())
+        try:
+            token = "".join((await read_field(request, "token", most=_LONGEST_TOKEN)).split())
+        except RequestError as error:
+            return dress(self._ask(str(error), 400))
         verdict = await self._judge(token) if token else self._ask("A token is needed.", 400)
         if isinstance(verdict, Response):
             return dress(verdict)

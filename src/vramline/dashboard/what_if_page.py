@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
-from urllib.parse import parse_qs
 
 from vramline.dashboard.markup import Templates
 from vramline.dashboard.pod_page import tell_decision
@@ -47,10 +46,9 @@ class WhatIfPage:
             return 200, self._page(viewer, asked, _EXAMPLE, None, "")
         return self._answer(viewer, asked, _EXAMPLE, lambda: _question_in(asked))
 
-    def make_of_manifest(self, viewer: Viewer, body: bytes) -> tuple[int, str]:
+    def make_of_manifest(self, viewer: Viewer, text: str) -> tuple[int, str]:
         """Return status and page with the answer about a manifest that was pasted into the form."""
-        fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=8)
-        text = fields.get("manifest", [""])[0].replace("\r\n", "\n")
+        text = text.replace("\r\n", "\n")
         return self._answer(viewer, {}, text, lambda: self._one_document(text))
 
     def _answer(

@@ -33,6 +33,16 @@ def test_the_table_shows_every_part_with_its_formula(config: str, capsys: pytest
         assert words in shown
 
 
+def test_a_card_may_be_given_as_tools_print_it(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """vLLM logged 476,016 tokens of cache for this model on that card."""
+    call = ["estimate", config, "--context", "8192", "--gpu-memory", "79.19Gi", "--memory-fraction", "0.95"]
+    main([*call, "-o", "json"])
+
+    card = json.loads(capsys.readouterr().out)["card"]
+    assert card["total_mib"] == 81_090
+    assert card["kv_tokens"] == pytest.approx(476_016, rel=0.001)
+
+
 def test_json_and_yaml_say_the_same(config: str, capsys: pytest.CaptureFixture[str]) -> None:
     call = ["estimate", config, "--ctx", "4096", "--tp", "2", "--engine", "sglang", "-o"]
     main([*call, "json"])

@@ -12,7 +12,7 @@ from vramline.errors import RequestError
 from vramline.inference.caches import Engine
 from vramline.inference.estimate import Plan
 from vramline.inference.quantization import METHODS, quantise_on_load
-from vramline.units import parse_vram
+from vramline.units import parse_quantity, parse_vram
 
 __all__ = ["ModelArgument", "Serving", "TpOption", "read_card", "takes_serving"]
 
@@ -134,10 +134,12 @@ def takes_serving(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def read_card(text: str | None) -> int | None:
-    """Read the size of a card."""
+    """Read the size of a card; tools print it with decimals, and a part of a MiB does not count."""
     if text is None:
         return None
     try:
+        if "." in text and text.endswith("Gi"):
+            return max(int(parse_quantity(text) // 2**20), 1)
         return parse_vram(text)
     except ValueError as error:
         raise RequestError(
@@ -145,5 +147,5 @@ def read_card(text: str | None) -> int | None:
             field="--gpu-memory",
             value=text,
             problem=str(error),
-            accepted="81559, 81559Mi or 80Gi",
+            accepted="81559, 81559Mi, 80Gi or 79.19Gi",
         ) from None

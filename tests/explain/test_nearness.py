@@ -5,7 +5,7 @@ import pytest
 
 from builders import ask, claim, fleet_of, gpu, node
 from vramline.decide.engine import decide
-from vramline.explain.nearness import survey_nodes
+from vramline.explain.nearness import Survey
 from vramline.model.ask import Ask
 from vramline.model.fleet import Fleet
 from vramline.model.node import NodeProblem, ProblemKind
@@ -17,12 +17,12 @@ UNKNOWN = NodeProblem(ProblemKind.UNKNOWN_INVENTORY, "nobody tells")
 
 def names_in_order(fleet: Fleet, wish: Ask, hosts: dict[str, Reason] | None = None) -> list[str]:
     decision = decide(fleet, wish, Rules(), now=0.0, candidates=host_codes(fleet, hosts or {}))
-    return [fleet.name_of(int(number)) for number in survey_nodes(fleet, decision).numbers]
+    return [fleet.name_of(int(number)) for number in Survey(fleet, decision).first(None)]
 
 
 def reason_of(fleet: Fleet, wish: Ask, hosts: dict[str, Reason] | None = None) -> Reason | None:
     decision = decide(fleet, wish, Rules(), now=0.0, candidates=host_codes(fleet, hosts or {}))
-    return survey_nodes(fleet, decision).speaks
+    return Survey(fleet, decision).speaks
 
 
 def host_codes(fleet: Fleet, hosts: dict[str, Reason]) -> np.ndarray[tuple[int], np.dtype[np.int8]]:

@@ -12,7 +12,7 @@ from typing import Protocol
 from vramline.bench.vram_world import VramCard, VramPod, VramWorld
 from vramline.decide.engine import decide
 from vramline.decide.reserve import reservation_of
-from vramline.explain.nearness import survey_nodes
+from vramline.explain.nearness import Survey
 from vramline.model.ask import Ask, MibSize
 from vramline.model.fleet import Fleet
 from vramline.model.gpu import PhysicalGpu
@@ -151,7 +151,7 @@ class VramlineRule:
         for _ in range(_LOOKS):
             decision = decide(self._fleet, ask, self._rules, now=now)
             if decision.placement is None:
-                return str(survey_nodes(self._fleet, decision).speaks)
+                return str(Survey(self._fleet, decision).speaks)
             chosen = {share.uuid for share in decision.placement.gpus}
             if chosen <= looked:
                 self._fleet.reserve(reservation_of(decision))

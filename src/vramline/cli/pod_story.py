@@ -11,7 +11,8 @@ from rich.text import Text
 
 from vramline.cli.cluster_tables import gpus_table, shorten
 from vramline.cli.text import printable
-from vramline.explain.decision import CardLine, Explanation, NodeLine
+from vramline.explain.decision import Explanation
+from vramline.explain.lines import CardLine, NodeLine
 from vramline.explain.pods import PodStory, PodView
 from vramline.model.reason import Reason
 

@@ -11,6 +11,7 @@ All score in whole points from 0 to 100; ties go to the lowest node rank. CPU co
 
 import zlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ from vramline.model.fleet import Fleet
 from vramline.model.mix import class_of
 from vramline.model.reason import FITS
 
-__all__ = ["BASELINES", "Room", "baseline_costs", "look_at_room"]
+__all__ = ["BASELINES", "Parts", "Room", "add_up", "baseline_terms", "look_at_room"]
 
 BASELINES = frozenset(
     {
@@ -37,6 +38,8 @@ _EPSILON = 1e-9
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Parts = list[tuple[str, npt.NDArray[Any], float]]
+"""What makes up a score: names, values by block, and their weights. The score is the sum, rounded down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,46 +71,57 @@ def look_at_room(fleet: Fleet, free: Ints) -> Room:
     )
 
 
-def baseline_costs(
+def baseline_terms(
     policy: PolicyName, fleet: Fleet, room: Room, ask: Ask | None, wanted: Ints, cpu: int
-) -> Ints:
-    """Return the cost of each block's node: 100 minus its points. `wanted` is MiB over all cards taken."""
+) -> Parts:
+    """Return what makes up the points of each block's node. `wanted` is MiB over all cards taken."""
     match policy:
         case PolicyName.BESTFIT:
-            points = _bestfit(room, wanted, cpu)
+            return _bestfit(room, wanted, cpu)
         case PolicyName.DOTPROD:
-            points = _dotprod(room, wanted, cpu)
+            return _dotprod(room, wanted, cpu)
         case PolicyName.CLUSTERING:
-            points = _clustering(fleet, room, ask)
+            return _clustering(fleet, room, ask)
         case PolicyName.PACKING:
-            points = _packing(fleet, room, ask)
+            return [("packing", _packing(fleet, room, ask), 1.0)]
         case _:
-            points = _random(fleet, ask, cpu)
-    return 100 - np.floor(points + _EPSILON).astype(np.int64)
+            return [("draw", _random(fleet, ask, cpu), 1.0)]
 
 
-def _bestfit(room: Room, wanted: Ints, cpu: int) -> Floats:
+def add_up(parts: Parts) -> Ints:
+    """Return the cost of each block's node: the negative of its points, which are rounded down."""
+    points = sum(values * weight for _, values, weight in parts)
+    return -np.floor(points + _EPSILON).astype(np.int64)
+
+
+def _bestfit(room: Room, wanted: Ints, cpu: int) -> Parts:
     memory = (room.gpu_left - wanted) / room.most_gpu
+    base = ("base", np.ones(len(memory)), 100.0)
     if room.cpu_left is None:
-        return 100.0 * (1.0 - memory)
-    return 100.0 * (1.0 - 0.5 * (room.cpu_left - cpu) / room.most_cpu - 0.5 * memory)
+        return [base, ("memory_left", memory, -100.0)]
+    return [base, ("memory_left", memory, -50.0), ("cpu_left", (room.cpu_left - cpu) / room.most_cpu, -50.0)]
 
 
-def _dotprod(room: Room, wanted: Ints, cpu: int) -> Floats:
+def _dotprod(room: Room, wanted: Ints, cpu: int) -> Parts:
     memory = room.gpu_left * wanted / room.most_gpu**2
+    base = ("base", np.ones(len(memory)), 100.0)
     if room.cpu_left is None:
-        return 100.0 * (1.0 - memory)
-    return 100.0 * (1.0 - 0.5 * (room.cpu_left * (cpu / room.most_cpu**2) + memory))
+        return [base, ("memory_alike", memory, -100.0)]
+    return [
+        base,
+        ("memory_alike", memory, -50.0),
+        ("cpu_alike", room.cpu_left * (cpu / room.most_cpu**2), -50.0),
+    ]
 
 
-def _clustering(fleet: Fleet, room: Room, ask: Ask | None) -> Floats:
+def _clustering(fleet: Fleet, room: Room, ask: Ask | None) -> Parts:
     """75: only pods of this kind are there; 50: among others; 25: nobody; 0: only others. Fuller first."""
     if ask is None:
-        return np.zeros(len(room.gpu_left))
+        return [("company", np.zeros(len(room.gpu_left)), 1.0)]
     held = _kinds_held(fleet)
     mine = 1 << _kind_of(ask.gpus, is_share=_is_share(fleet, ask))
     base = np.select([held == mine, (held & mine) > 0, held == 0], [75.0, 50.0, 25.0], default=0.0)
-    return base + 25.0 * (room.most_gpu - room.gpu_left) / room.most_gpu
+    return [("company", base, 1.0), ("fill", (room.most_gpu - room.gpu_left) / room.most_gpu, 25.0)]
 
 
 def _packing(fleet: Fleet, room: Room, ask: Ask | None) -> Floats:
@@ -149,20 +163,30 @@ def _kind_of(gpus: int, *, is_share: bool) -> int:
     return 0 if is_share else min(gpus, 16).bit_length()
 
 
+@dataclass(frozen=True, slots=True)
+class _KindsHeld:
+    """The kinds of pods on each block, with what they were counted from."""
+
+    layout: object
+    version: int
+    bits: Ints
+
+    def fork(self) -> "_KindsHeld":
+        """Return the same for a copy of the fleet."""
+        return self
+
+
 def _kinds_held(fleet: Fleet) -> Ints:
-    """Return for each block the set of kinds of pods on it, as bits; counted anew where claims changed."""
+    """Return for each block the set of kinds of pods on it, as bits; counted anew where something changed."""
     columns = fleet.columns
-    known = fleet.remembered.get("kinds held")
-    if known is None or known[0] != columns.layout or len(known[1]) != len(columns):
-        held = np.zeros(len(columns.blocks), dtype=np.int64)
-        changed = np.arange(len(columns.blocks))
-    else:
-        held = known[3]
-        differs = (known[1] != columns.claimed) | (known[2] != columns.sharers)
-        changed = np.unique(columns.block[differs])
+    known: _KindsHeld | None = fleet.remembered.get("kinds held")
+    if known is None or known.layout is not columns.layout:
+        known = _KindsHeld(columns.layout, -1, np.zeros(len(columns.blocks), dtype=np.int64))
+    changed = np.flatnonzero(columns.stamps > known.version)
+    held = known.bits.copy()
     for block in changed.tolist():
         held[block] = _kinds_on(fleet, block)
-    fleet.remembered["kinds held"] = (columns.layout, columns.claimed.copy(), columns.sharers.copy(), held)
+    fleet.remembered["kinds held"] = _KindsHeld(columns.layout, columns.version, held)
     return held
 
 
@@ -181,10 +205,22 @@ def _kinds_on(fleet: Fleet, block: int) -> int:
     return bits
 
 
+@dataclass(frozen=True, slots=True)
+class _MostCpu:
+    """The milli-CPU of the largest node, with what it was counted from."""
+
+    key: object
+    milli: int
+
+    def fork(self) -> "_MostCpu":
+        """Return the same for a copy of the fleet."""
+        return self
+
+
 def _most_cpu(fleet: Fleet) -> int:
     key = (fleet.columns.layout, fleet.node_count)
-    known = fleet.remembered.get("most cpu")
-    if known is None or known[0] != key:
-        known = (key, max((node.host.cpu_milli or 0 for node in fleet.nodes), default=0))
+    known: _MostCpu | None = fleet.remembered.get("most cpu")
+    if known is None or known.key != key:
+        known = _MostCpu(key, max((node.host.cpu_milli or 0 for node in fleet.nodes), default=0))
         fleet.remembered["most cpu"] = known
-    return int(known[1])
+    return known.milli

@@ -3,14 +3,14 @@
 import numpy as np
 import numpy.typing as npt
 
-from vramline.decide.filters import refuse_cards, refuse_nodes, shortfall
+from vramline.decide.board import Board, board_of
+from vramline.decide.filters import shortfall
 from vramline.decide.idle import idle_cards
 from vramline.decide.pick import pick_cards, pick_node, pick_waiting_node
-from vramline.decide.prospects import can_look_ahead
-from vramline.decide.realtime import Look, look_at_cards, prefer
+from vramline.decide.realtime import Look, prefer
+from vramline.decide.scene import Scene, scene_of
 from vramline.decide.scores import TIER, UNREACHABLE, card_costs, chosen_cost, node_costs, with_tiers
-from vramline.decide.sizes import size_on_each_card
-from vramline.decide.weighing import THINKS_AHEAD, weigh_blocks
+from vramline.decide.weighing import THINKS_AHEAD
 from vramline.model.ask import Ask, PolicyName, RealtimeMode
 from vramline.model.columns import NEVER
 from vramline.model.decision import Decision, DecisionWarning, Placement
@@ -34,38 +34,42 @@ def decide(fleet: Fleet, ask: Ask, rules: Rules, *, now: float, candidates: Code
     The ask's own policies win over `rules.policy`.
     """
     columns = fleet.columns
-    policy = ask.node_policy or rules.policy
-    sizes = size_on_each_card(columns, ask.size, unsized_is_whole=rules.unsized_is_whole)
-    look = look_at_cards(columns, rules, now=now)
-    row_codes = refuse_cards(look, ask, sizes)
-    short = shortfall(sizes, look.free)
-    node_codes = refuse_nodes(columns, ask, row_codes, short, _open_nodes(fleet, candidates))
-    costs, by_node = _cost_cards_and_nodes(fleet, look, ask, sizes, row_codes, policy)
-    scores = _score_nodes(fleet, by_node)
+    scene = scene_of(fleet, rules, now=now)
+    board = board_of(fleet, scene, ask, now=now)
+    look = scene.look_at(columns, slice(None), now=now)
+    node_codes = board.node_codes
+    if candidates is not None:
+        node_codes = np.where(candidates == FITS, node_codes, candidates)
+    scores = _score_nodes(fleet, look, ask, board) if board.scores is None else board.scores
     number = pick_node(fleet, node_codes, scores)
     rows: list[int] = []
     nominated: int | None = None
     if number is not None:
-        rows = pick_cards(columns, fleet.block_of(number), ask, row_codes, costs)
-    else:
+        rows = _pick_cards(fleet, scene, ask, board, number, now=now)
+    elif columns.held_releasing.any():
         releasing = np.where(look.observed, columns.held_releasing, columns.claimed_releasing)
-        nominated = pick_waiting_node(fleet, ask, row_codes, node_codes, (short, releasing))
+        short = shortfall(board.sizes, look.free)
+        nominated = pick_waiting_node(fleet, ask, board.row_codes, node_codes, (short, releasing))
     return Decision(
         ask=ask,
         mode=_mode_of(fleet, look, rows),
-        policy=policy,
+        policy=board.policy,
         at=now,
         generation=fleet.generation,
         ledger_version=fleet.ledger.version,
-        placement=_placement(fleet, number, rows, sizes, ask),
+        placement=_placement(fleet, number, rows, board.sizes, ask),
         nominated=None if nominated is None else fleet.name_of(nominated),
-        row_codes=row_codes,
+        row_codes=board.row_codes,
         node_codes=node_codes,
         scores=scores,
-        sizes=sizes,
-        free=look.free,
-        observed=look.observed,
-        warnings=_warnings(look, policy, rows, sizes),
+        sizes=board.sizes,
+        free=scene.free,
+        observed=scene.observed,
+        fitting=board.fitting,
+        lacking=board.lacking,
+        warnings=_warnings(look, board.policy, rows, board.sizes),
+        loans=(scene.loans.give(), board.loans.give()),
+        judged_by=(scene, board),
     )
 
 
@@ -76,41 +80,36 @@ def _mode_of(fleet: Fleet, look: Look, rows: list[int]) -> RealtimeMode:
     return look.mode_at(0) if fleet.node_count == 1 and len(look.columns) else look.rules.mode
 
 
-def _cost_cards_and_nodes(
-    fleet: Fleet, look: Look, ask: Ask, sizes: Ints, row_codes: Codes, policy: PolicyName
-) -> tuple[Ints, Ints]:
-    """Return what each card costs by row, and each node by block, tiers of preference included.
+def _score_nodes(fleet: Fleet, look: Look, ask: Ask, board: Board) -> Ints:
+    """Return the score of each node by number, under a policy that looks at nodes as they are.
 
-    A policy that thinks ahead takes the tightest cards as long as it knows too little of what is asked for.
+    One that thinks ahead takes the tightest cards as long as it knows too little of what is asked for.
     """
-    columns, tiers = look.columns, prefer(look, sizes) * TIER
-    card_policy = ask.gpu_policy or policy
-    if policy in THINKS_AHEAD and can_look_ahead(fleet):
-        weighed = weigh_blocks(fleet, ask, policy, look.free, sizes, row_codes == FITS)
-        by_card = (
-            weighed.rows if card_policy is policy and ask.gpus == 1 else card_costs(look, card_policy, sizes)
-        )
-        chosen = chosen_cost(columns, ask, row_codes, tiers + by_card)
-        return tiers + by_card, with_tiers(chosen, weighed.blocks)
-    by_card = tiers + card_costs(look, card_policy, sizes)
-    chosen = chosen_cost(columns, ask, row_codes, by_card)
-    if policy in THINKS_AHEAD:
-        return by_card, chosen
-    return by_card, with_tiers(chosen, node_costs(fleet, look, ask, policy, sizes))
-
-
-def _open_nodes(fleet: Fleet, candidates: Codes | None) -> Codes:
-    """Join what the fleet says of its nodes with what the caller says; the caller was first."""
-    codes = fleet.node_codes()
-    return codes if candidates is None else np.where(candidates == FITS, codes, candidates)
-
-
-def _score_nodes(fleet: Fleet, costs: Ints) -> Ints:
-    """Return the score of each node by number: the negative of its block's cost."""
+    by_card = _order_cards(look, ask, board.policy, board.sizes)
+    costs = chosen_cost(look.columns, ask, board.row_codes, by_card)
+    if board.policy not in THINKS_AHEAD:
+        costs = with_tiers(costs, node_costs(fleet, look, ask, board.policy, board.sizes))
     scores = np.full(fleet.node_count, -UNREACHABLE, dtype=np.int64)
     nodes = fleet.columns.node_of_block
     scores[nodes[nodes >= 0]] = -costs[nodes >= 0]
     return scores
+
+
+def _order_cards(look: Look, ask: Ask, policy: PolicyName, sizes: Ints) -> Ints:
+    """Return what each card costs, tiers of preference included."""
+    return prefer(look, sizes) * TIER + card_costs(look, ask.gpu_policy or policy, sizes)
+
+
+def _pick_cards(fleet: Fleet, scene: Scene, ask: Ask, board: Board, number: int, *, now: float) -> list[int]:
+    """Return the rows of the cards that are taken on a node."""
+    block = fleet.block_of(number)
+    if board.scores is not None and ask.gpus == 1:
+        return [int(board.picks[block])]
+    run = fleet.columns.blocks[block]
+    rows = slice(run.start, run.start + run.width)
+    part, _ = fleet.columns.part(np.array([block]))
+    order = _order_cards(scene.look_at(part, rows, now=now), ask, board.policy, board.sizes[rows])
+    return [run.start + row for row in pick_cards(part, ask, board.row_codes[rows], order)]
 
 
 def _placement(fleet: Fleet, number: int | None, rows: list[int], sizes: Ints, ask: Ask) -> Placement | None:

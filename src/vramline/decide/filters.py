@@ -8,7 +8,15 @@ from vramline.model.ask import Ask, Constraints, RealtimeMode
 from vramline.model.columns import GpuColumns
 from vramline.model.reason import CODE_OF, FITS, Reason
 
-__all__ = ["fitting_cards", "is_wanted", "node_code_of_cards", "refuse_cards", "refuse_nodes", "shortfall"]
+__all__ = [
+    "fitting_cards",
+    "is_wanted",
+    "node_code_of_cards",
+    "refuse_for_good",
+    "refuse_for_now",
+    "refuse_nodes",
+    "shortfall",
+]
 
 Codes = npt.NDArray[np.int8]
 Mask = npt.NDArray[np.bool_]
@@ -36,9 +44,8 @@ for _place, _reason in enumerate(_NEARNESS):
 _NEARNESS_OF_CODE[CODE_OF[Reason.GPU_TOO_SMALL]] = 0  # both lack MiB: the fewest MiB decide
 
 
-def refuse_cards(look: Look, ask: Ask, sizes: npt.NDArray[np.int64]) -> Codes:
-    """Return for each row FITS or the code of the first rule that refused it; cheap and final rules first."""
-    columns, rules = look.columns, look.rules
+def refuse_for_good(columns: GpuColumns, ask: Ask, sizes: npt.NDArray[np.int64]) -> Codes:
+    """Return for each row FITS or why the card will not do, empty or not; final rules come first."""
     codes = np.zeros(len(columns), dtype=np.int8)
     wishes = ask.constraints
     if wishes.use_uuids or wishes.avoid_uuids:
@@ -49,12 +56,18 @@ def refuse_cards(look: Look, ask: Ask, sizes: npt.NDArray[np.int64]) -> Codes:
         codes == FITS, columns.static_code, codes
     )  # a sick card that nobody wants is not the reason
     _refuse(codes, (sizes > columns.promise) | (sizes < 1), Reason.GPU_TOO_SMALL)
-    if rules.stale_refuses:
-        _refuse(codes, ~look.fresh & look.in_mode(RealtimeMode.STRICT), Reason.STALE_OBSERVATION)
-    _refuse(codes, columns.slots_left < 1, Reason.NO_SLOT_LEFT)
-    _refuse(codes, columns.cores_left < ask.cores, Reason.INSUFFICIENT_CORES)
-    _refuse(codes, sizes > look.free, Reason.INSUFFICIENT_VRAM)
     return codes
+
+
+def refuse_for_now(look: Look, ask: Ask, sizes: npt.NDArray[np.int64], codes: Codes) -> Codes:
+    """Return for each row FITS or the code of the first rule that refused it; `codes` are those for good."""
+    columns = look.columns
+    short = np.where(sizes > look.free, np.int8(CODE_OF[Reason.INSUFFICIENT_VRAM]), np.int8(FITS))
+    short[columns.cores_left < ask.cores] = CODE_OF[Reason.INSUFFICIENT_CORES]
+    short[columns.slots_left < 1] = CODE_OF[Reason.NO_SLOT_LEFT]
+    if look.rules.stale_refuses:
+        short[~look.fresh & look.in_mode(RealtimeMode.STRICT)] = CODE_OF[Reason.STALE_OBSERVATION]
+    return np.where(codes == FITS, short, codes)
 
 
 def refuse_nodes(

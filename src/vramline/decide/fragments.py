@@ -11,7 +11,7 @@ A placement costs what it adds to that, in thousandths of a typical card, rounde
 are ties: ties go to the lowest node rank, which keeps nodes full or empty.
 """
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,21 @@ from vramline.decide.cutting import PARTS
 from vramline.decide.prospects import NOWHERE, Prospects
 from vramline.model.ask import PolicyName
 
-__all__ = ["STEP", "Spot", "Terms", "Want", "cost_in_steps", "weigh_hosts", "weigh_placements"]
+__all__ = [
+    "STEP",
+    "Cards",
+    "OnKinds",
+    "Standing",
+    "Terms",
+    "attraction",
+    "cost_in_steps",
+    "on_kinds",
+    "take_stock",
+    "weigh_cpu",
+    "weigh_sets",
+    "weigh_singles",
+    "weights_of",
+]
 
 STEP = 20.0
 """Costs that differ by less than this many thousandths of a card are the same to policy vramline."""
@@ -35,50 +49,60 @@ _EPSILON = 1e-9
 """Against sums that come out a hair below a whole number."""
 _MOST_PODS = 10_000
 """More pods than a node runs, however much CPU it has."""
-_AT_ONCE = 2**21
-"""Elements of an array that are worked on at once."""
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
-    """Nodes b with cards w, as they are before the placement."""
+class Cards:
+    """Cards, node after node: what is left of them, what they are, and to which node b they belong."""
 
+    block: Ints
     left: Ints
-    """[b, w] MiB free; 0 where nobody can use the card, or the node has no such card."""
+    """MiB free; 0 where nobody can use the card."""
     kind: Ints
-    cpu: Ints
-    """[b] Milli-CPU left."""
+    size: Ints
+    """MiB that the ask takes on the card."""
 
-    def part(self, chosen: slice) -> "Spot":
-        """Return some of the nodes."""
-        return Spot(self.left[chosen], self.kind[chosen], self.cpu[chosen])
+
+class Standing:
+    """What the pods to come could use of nodes b, by class m."""
+
+    __slots__ = ("by_class", "in_all")
+
+    def __init__(self, by_class: Floats, in_all: Floats) -> None:
+        self.by_class = by_class
+        """[3, b, m] How many cards can take an ask of the class; MiB free on those; MiB a pod takes."""
+        self.in_all = in_all
+        """[3, b] Milli-CPU left; MiB that the classes could use, each counted as often as the class came; and
+        the same as far as CPU lasts."""
+
+    def of(self, blocks: Ints) -> "Standing":
+        """Return that of some of the nodes."""
+        return Standing(self.by_class[:, blocks], self.in_all[:, blocks])
+
+    def write(self, blocks: Ints, new: "Standing") -> None:
+        """Replace that of some of the nodes."""
+        self.by_class[:, blocks], self.in_all[:, blocks] = new.by_class, new.in_all
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
-    """What is to be placed."""
+class OnKinds:
+    """What an ask is on each kind k of card."""
 
-    size: Ints
-    """[b, w] MiB on each card."""
-    fits: Mask
-    """[b, w] Whether the card may be taken."""
-    gpus: int
     cpu: int
-    cheapest: float
-    """Pressure on the least wanted kind of card that would do."""
-
-    def part(self, chosen: slice) -> "Want":
-        """Return the same for some of the nodes."""
-        return Want(self.size[chosen], self.fits[chosen], self.gpus, self.cpu, self.cheapest)
+    worth: Floats | None
+    """[k] What the ask is worth, in cards; None: it takes whole cards everywhere, which are not cut."""
+    unit: Floats
+    """[k] What a card is, in thousandths of a typical one; 0 where the ask takes a whole one."""
+    scarcity: Floats
+    """[k] What it costs to stand on such a card, on which others depend."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a placement costs, in thousandths of a typical card, [b, w]; for several cards at once [b, 1]."""
+    """What placements cost, in thousandths of a typical card."""
 
     fragments: Floats
     without_cpu: Floats
@@ -86,125 +110,133 @@ class Terms:
     scarcity: Floats
 
 
-def weigh_placements(prospects: Prospects, spot: Spot, want: Want) -> Terms:
-    """Return what it costs to take each card that fits or, if several are wanted, the best-fitting ones."""
-    weigh = _weigh_single if want.gpus == 1 else _weigh_several
-    return _in_parts(prospects, spot, want, weigh)
+def take_stock(prospects: Prospects, cards: Cards, starts: Ints, cpu: Ints) -> Standing:
+    """Count what the pods to come could use of nodes, the first cards of which are `starts`."""
+    sizes = prospects.size[cards.kind]
+    hits = cards.left[:, None] >= sizes
+    by_class = np.empty((3, len(starts), len(prospects.count)))
+    np.add.reduceat(hits, starts, axis=0, dtype=np.float64, out=by_class[0])
+    np.add.reduceat(cards.left[:, None] * hits, starts, axis=0, dtype=np.float64, out=by_class[1])
+    np.multiply(sizes[starts], prospects.gpus, out=by_class[2])
+    return Standing(by_class, np.array([cpu, *_usable(prospects, *by_class, cpu)]))
 
 
-def weigh_hosts(prospects: Prospects, spot: Spot, cpu: int) -> Terms:
-    """Return what it costs, [b, 1], to give a pod without GPUs so much CPU of each node."""
-    nothing = Want(np.zeros_like(spot.left), np.zeros(spot.left.shape, dtype=np.bool_), 0, cpu, 0.0)
-    return _in_parts(prospects, spot, nothing, _weigh_several)
+def weigh_singles(prospects: Prospects, standing: Standing, cards: Cards, ask: OnKinds) -> Terms:
+    """Return what it costs to take each of these cards alone. `standing` is that of the nodes they are on."""
+    there = standing.of(cards.block)
+    number, amount, feeds = there.by_class
+    sizes = prospects.size[cards.kind]
+    left, rest = cards.left[:, None], (cards.left - cards.size)[:, None]
+    hits, still = left >= sizes, rest >= sizes
+    number = number - hits + still
+    amount = amount - left * hits + rest * still
+    usable, lasting = _usable(prospects, number, amount, feeds, there.in_all[0] - ask.cpu)
+    unit = 1000.0 / prospects.reference
+    return Terms(
+        fragments=((there.in_all[1] - usable) / prospects.total - cards.size) * unit,
+        without_cpu=((there.in_all[2] - lasting) / prospects.total - cards.size) * unit,
+        regret=np.zeros(len(rest))
+        if ask.worth is None
+        else _regret(prospects, cards, ask.worth) * ask.unit[cards.kind],
+        scarcity=ask.scarcity[cards.kind],
+    )
+
+
+def weigh_sets(prospects: Prospects, standing: Standing, taken: Cards, ask: OnKinds) -> Terms:
+    """Return by node what it costs to take these cards of it together; nodes without any lose CPU alone."""
+    nodes = standing.in_all.shape[1]
+    number, amount, feeds = standing.by_class
+    sizes = prospects.size[taken.kind]
+    left, rest = taken.left[:, None], (taken.left - taken.size)[:, None]
+    hits, still = left >= sizes, rest >= sizes
+    number, amount = number.copy(), amount.copy()
+    np.add.at(number, taken.block, still.astype(np.float64) - hits)
+    np.add.at(amount, taken.block, rest * still - left * hits)
+    usable, lasting = _usable(prospects, number, amount, feeds, standing.in_all[0] - ask.cpu)
+    wanted = np.bincount(taken.block, weights=taken.size, minlength=nodes)
+    unit = 1000.0 / prospects.reference
+    return Terms(
+        fragments=((standing.in_all[1] - usable) / prospects.total - wanted) * unit,
+        without_cpu=((standing.in_all[2] - lasting) / prospects.total - wanted) * unit,
+        regret=np.zeros(nodes),
+        scarcity=np.bincount(taken.block, weights=ask.scarcity[taken.kind], minlength=nodes).astype(
+            np.float64
+        ),
+    )
+
+
+def weigh_cpu(prospects: Prospects, standing: Standing, cpu: int) -> Terms:
+    """Return what a pod without GPUs spoils on each node."""
+    usable, lasting = _usable(prospects, *standing.by_class, standing.in_all[0] - cpu)
+    unit = 1000.0 / prospects.reference
+    nothing = np.zeros(len(usable))
+    return Terms(
+        fragments=(standing.in_all[1] - usable) / prospects.total * unit,
+        without_cpu=(standing.in_all[2] - lasting) / prospects.total * unit,
+        regret=nothing,
+        scarcity=nothing,
+    )
+
+
+def on_kinds(prospects: Prospects, sizes: Ints, cpu: int) -> OnKinds:
+    """Return what an ask of these sizes on each kind of card (`NOWHERE`: it may not go there) is to them."""
+    may = sizes < NOWHERE
+    cheapest = prospects.pressure[may].min(initial=math.inf)
+    scarcity = np.where(may, (prospects.pressure - cheapest) * sizes * 1000.0 / prospects.reference, 0.0)
+    parts = np.where(may, -(-sizes * PARTS // prospects.promise), PARTS)
+    worth = prospects.price[np.arange(len(parts)), parts]
+    unit = np.where(parts < PARTS, prospects.promise * 1000.0 / prospects.reference, 0.0)
+    return OnKinds(cpu, worth if unit.any() else None, unit, scarcity)
+
+
+def weights_of(prospects: Prospects) -> dict[str, float]:
+    """Return how much each of the terms weighs in policy vramline."""
+    return {
+        "fragments": 1.0,
+        "without_cpu": _CPU_COUNTS + _CPU_SCARCE * max(0.0, prospects.cpu_load - _SCARCE_FROM),
+        "regret": _REGRET,
+        "scarcity": _SCARCITY,
+    }
 
 
 def cost_in_steps(policy: PolicyName, prospects: Prospects, terms: Terms) -> Ints:
-    """Join the terms to one integer, lower is better."""
+    """Join the terms to one integer, lower is better; for fgd the negative of its published score."""
     if policy is PolicyName.FGD:
-        likes = 100.0 / (1.0 + np.exp(np.clip(terms.fragments / 1000.0, -500.0, 500.0)))
-        return 100 - np.floor(likes + _EPSILON).astype(np.int64)
-    weight = _CPU_COUNTS + _CPU_SCARCE * max(0.0, prospects.cpu_load - _SCARCE_FROM)
-    cost = terms.fragments + weight * terms.without_cpu + _REGRET * terms.regret + _SCARCITY * terms.scarcity
+        return -np.floor(attraction(terms) + _EPSILON).astype(np.int64)
+    weights = weights_of(prospects)
+    cost = (
+        terms.fragments
+        + weights["without_cpu"] * terms.without_cpu
+        + weights["regret"] * terms.regret
+        + weights["scarcity"] * terms.scarcity
+    )
     return np.floor(cost / STEP + 0.5 + _EPSILON).astype(np.int64)
 
 
-def _in_parts(
-    prospects: Prospects, spot: Spot, want: Want, weigh: Callable[[Prospects, Spot, Want], Terms]
-) -> Terms:
-    """Weigh so many nodes at a time that the arrays stay in the caches."""
-    nodes, cards = spot.left.shape
-    at_once = max(1, _AT_ONCE // max(1, cards * len(prospects.weight)))
-    found = [
-        weigh(prospects, spot.part(slice(start, start + at_once)), want.part(slice(start, start + at_once)))
-        for start in range(0, max(nodes, 1), at_once)
-    ]
-    return Terms(
-        *(
-            np.concatenate([getattr(each, name) for each in found])
-            for name in ("fragments", "without_cpu", "regret", "scarcity")
-        )
-    )
+def attraction(terms: Terms) -> Floats:
+    """Return the score of policy fgd, 0 to 100, before it is rounded down."""
+    likes: Floats = 100.0 / (1.0 + np.exp(np.clip(terms.fragments / 1000.0, -500.0, 500.0)))
+    return likes
 
 
-def _weigh_single(prospects: Prospects, spot: Spot, want: Want) -> Terms:
-    sizes = prospects.size[spot.kind]
-    hits, amounts = _usable_cards(spot.left, sizes)
-    number, amount = hits.sum(axis=1), amounts.sum(axis=1)
-    before = _usable(prospects, number, amount, spot.cpu, sizes[:, 0])
-    after_left = np.where(want.fits, spot.left - want.size, 0)
-    after_hits, after_amounts = _usable_cards(after_left, sizes)
-    after = _usable(
-        prospects,
-        number[:, None] - hits + after_hits,
-        amount[:, None] - amounts + after_amounts,
-        (spot.cpu - want.cpu)[:, None],
-        sizes[:, :1],
-    )
-    lost = [
-        (b[:, None] - a - want.size) * 1000.0 / prospects.reference
-        for b, a in zip(before, after, strict=True)
-    ]
-    return Terms(
-        fragments=lost[0],
-        without_cpu=lost[1],
-        regret=_regret(prospects, spot, want),
-        scarcity=_scarcity(prospects, spot, want),
-    )
+def _usable(
+    prospects: Prospects, number: Floats, amount: Floats, feeds: Floats, cpu: Floats
+) -> tuple[Floats, Floats]:
+    """Return the memory that the classes could use, by how often they came; and as far as the CPU lasts.
+
+    Whole numbers below 2^53 all the way, so that nothing depends on the order of summation.
+    """
+    pods = np.maximum(cpu, 0.0)[:, None] // np.maximum(prospects.cpu, 1.0)
+    usable = np.where((number >= prospects.gpus) & (cpu[:, None] >= prospects.cpu), amount, 0.0)
+    lasting = np.minimum(usable, np.minimum(pods, _MOST_PODS) * feeds)
+    if prospects.some_need_no_cpu:
+        lasting = np.where(prospects.cpu > 0.0, lasting, usable)
+    return usable @ prospects.count, lasting @ prospects.count
 
 
-def _weigh_several(prospects: Prospects, spot: Spot, want: Want) -> Terms:
-    taken = _best_fitting(spot, want)
-    sizes = prospects.size[spot.kind]
-    hits, amounts = _usable_cards(spot.left, sizes)
-    before = _usable(prospects, hits.sum(axis=1), amounts.sum(axis=1), spot.cpu, sizes[:, 0])
-    hits, amounts = _usable_cards(np.where(taken, spot.left - want.size, spot.left), sizes)
-    after = _usable(prospects, hits.sum(axis=1), amounts.sum(axis=1), spot.cpu - want.cpu, sizes[:, 0])
-    wanted = np.where(taken, want.size, 0).sum(axis=1)
-    lost = [(b - a - wanted) * 1000.0 / prospects.reference for b, a in zip(before, after, strict=True)]
-    scarcity = np.where(taken, _scarcity(prospects, spot, want), 0.0).sum(axis=1)
-    return Terms(lost[0][:, None], lost[1][:, None], np.zeros((len(taken), 1)), scarcity[:, None])
-
-
-def _best_fitting(spot: Spot, want: Want) -> Mask:
-    """Mark the `gpus` cards of each node that leave least behind."""
-    rest = np.where(want.fits, spot.left - want.size, NOWHERE)
-    order = np.argsort(rest, axis=1, kind="stable")
-    taken = np.zeros(rest.shape, dtype=np.bool_)
-    np.put_along_axis(taken, order[:, : want.gpus], values=True, axis=1)
-    return taken & want.fits
-
-
-def _usable_cards(left: Ints, sizes: Ints) -> tuple[Mask, Ints]:
-    """Return for [b, w, m] whether a card can take an ask of the class, and how much of it counts then."""
-    hits = left[:, :, None] >= sizes
-    return hits, left[:, :, None] * hits
-
-
-def _usable(prospects: Prospects, number: Ints, amount: Ints, cpu: Ints, size: Ints) -> tuple[Floats, Floats]:
-    """Return the memory that the classes could use, weighted; and as far as the CPU for it lasts."""
-    open_to = (number >= prospects.gpus) & (cpu[..., None] >= prospects.cpu) & (prospects.gpus > 0)
-    usable = np.where(open_to, amount, 0)
-    pods = np.minimum(cpu[..., None] // np.maximum(prospects.cpu, 1), _MOST_PODS)
-    fed = pods * (size * prospects.gpus)
-    lasting = np.where(prospects.cpu > 0, np.minimum(usable, fed), usable)
-    return usable @ prospects.weight, lasting @ prospects.weight
-
-
-def _regret(prospects: Prospects, spot: Spot, want: Want) -> Floats:
-    """Return what the residual of each card loses beyond what an ask of this size is worth."""
-    promise = prospects.promise[spot.kind]
-    before = np.clip(spot.left * PARTS // promise, 0, PARTS)
-    size = np.clip(-(-want.size * PARTS // promise), 0, PARTS)
-    after = np.clip((spot.left - want.size) * PARTS // promise, 0, PARTS)
-    values = prospects.values
-    lost = values[spot.kind, before] - values[spot.kind, after] - prospects.price[spot.kind, size]
-    whole = size >= PARTS
-    regret: Floats = np.where(whole, 0.0, lost * promise * 1000.0 / prospects.reference)
-    return regret
-
-
-def _scarcity(prospects: Prospects, spot: Spot, want: Want) -> Floats:
-    """Return what standing on a card costs that others cannot do without."""
-    dearer = prospects.pressure[spot.kind] - want.cheapest
-    scarcity: Floats = dearer * want.size * 1000.0 / prospects.reference
-    return scarcity
+def _regret(prospects: Prospects, cards: Cards, worth: Floats) -> Floats:
+    """Return what the residual of each card, which has room, loses beyond what the ask is worth, in cards."""
+    promise, values = prospects.promise[cards.kind], prospects.values
+    before, after = cards.left * PARTS // promise, (cards.left - cards.size) * PARTS // promise
+    lost: Floats = values[cards.kind, before] - values[cards.kind, after] - worth[cards.kind]
+    return lost

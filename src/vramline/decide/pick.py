@@ -17,17 +17,16 @@ Codes = npt.NDArray[np.int8]
 
 def pick_node(fleet: Fleet, node_codes: Codes, scores: Ints) -> int | None:
     """Return the number of the best node, or None if none fits."""
-    fitting = np.flatnonzero(node_codes == FITS)
+    fitting = (node_codes == FITS).nonzero()[0]
     if not len(fitting):
         return None
     best = fitting[scores[fitting] == scores[fitting].max()]
     return int(best[np.argmin(fleet.rank()[best])])
 
 
-def pick_cards(columns: GpuColumns, block: int, ask: Ask, row_codes: Codes, costs: Ints) -> list[int]:
-    """Return the rows of the `ask.gpus` cheapest fitting cards of a block, in the order of their UUIDs."""
-    run = columns.blocks[block]
-    rows = [row for row in range(run.start, run.start + run.width) if row_codes[row] == FITS]
+def pick_cards(columns: GpuColumns, ask: Ask, row_codes: Codes, costs: Ints) -> list[int]:
+    """Return the rows of the `ask.gpus` cheapest fitting cards of one node, in the order of their UUIDs."""
+    rows = (row_codes == FITS).nonzero()[0].tolist()
     groups: list[list[int]] = [rows]
     if ask.constraints.numa_bind and ask.gpus > 1:
         domains = sorted({int(columns.numa[row]) for row in rows if columns.numa[row] >= 0})
@@ -55,7 +54,7 @@ def pick_waiting_node(
     enough = fitting_cards(columns, ask, np.where(would_fit, np.int8(FITS), row_codes)) >= ask.gpus
     memory_only = np.isin(node_codes, [CODE_OF[Reason.INSUFFICIENT_VRAM], CODE_OF[Reason.NOT_ENOUGH_GPUS]])
     nodes = columns.node_of_block
-    waiting = np.flatnonzero(enough & (nodes >= 0) & memory_only[nodes])
+    waiting = (enough & (nodes >= 0) & memory_only[nodes]).nonzero()[0]
     if not len(waiting):
         return None
     wait = columns.lowest_per_block(np.where(would_fit, short, np.iinfo(np.int64).max))[waiting]

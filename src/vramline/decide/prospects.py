@@ -18,7 +18,15 @@ from vramline.model.fleet import Fleet
 from vramline.model.mix import AskClass
 from vramline.model.reason import FITS
 
-__all__ = ["NOWHERE", "Prospects", "can_look_ahead", "look_ahead", "sizes_on_kinds"]
+__all__ = [
+    "NOWHERE",
+    "Prospects",
+    "can_look_ahead",
+    "know_prospects",
+    "known_prospects",
+    "look_ahead",
+    "sizes_on_kinds",
+]
 
 NOWHERE = 2**40
 """The size of an ask on a card that it may not use."""
@@ -32,13 +40,16 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Prospects:
-    """The pods to come, by class m of the mix, on kind k of card."""
+    """The pods to come, by class m of the mix that wants cards, on kind k of card."""
 
-    weight: Floats
-    """[m] How frequent; the sum is 1."""
-    cpu: Ints
+    count: Floats
+    """[m] How often the class came: whole numbers, so that sums of MiB × count are exact in any order."""
+    total: float
+    """How often any typical class came, those that want no card among them."""
+    cpu: Floats
     gpus: Ints
-    size: Ints
+    some_need_no_cpu: bool
+    size: Floats
     """[k, m] MiB on each card, or `NOWHERE`."""
     values: Floats
     """[k, 0…PARTS] What a residual, in thousandths of the card, can still be cut into, in cards."""
@@ -54,11 +65,23 @@ class Prospects:
     """MiB of a typical card, so that costs do not depend on how large cards are."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Prospects, and what they were computed from."""
+
+    key: object
+    prospects: Prospects
+
+    def fork(self) -> "_Known":
+        """Return the same for a copy of the fleet."""
+        return self
+
+
 def can_look_ahead(fleet: Fleet) -> bool:
     """Whether enough is known of what is asked for; of one node alone, only what its fleet knew."""
     if fleet.is_picture:
-        whole: Prospects | None = fleet.remembered.get("whole")
-        return whole is not None and len(whole.size) == len(fleet.columns.kinds)
+        whole: _Known | None = fleet.remembered.get("prospects")
+        return whole is not None and len(whole.prospects.size) == len(fleet.columns.kinds)
     return fleet.mix.is_known
 
 
@@ -67,14 +90,27 @@ def look_ahead(fleet: Fleet) -> Prospects:
 
     A picture of one node looks ahead with the whole fleet that it was taken of.
     """
-    if fleet.is_picture:
-        whole: Prospects = fleet.remembered["whole"]
-        return whole
-    key = (fleet.mix, fleet.mix.version, fleet.columns.layout, len(fleet.columns.kinds))
-    known: tuple[object, Prospects] | None = fleet.remembered.get("prospects")
-    if known is None or known[0] != key:
-        known = fleet.remembered["prospects"] = (key, _compute(fleet))
-    return known[1]
+    known: _Known | None = fleet.remembered.get("prospects")
+    if known is None or (known.key != _key(fleet) and not fleet.is_picture):
+        return know_prospects(fleet, _compute(fleet))
+    return known.prospects
+
+
+def known_prospects(fleet: Fleet) -> Prospects | None:
+    """Return the prospects that a fleet was last looked at with; None: nobody has looked ahead yet."""
+    known: _Known | None = fleet.remembered.get("prospects")
+    return None if known is None else known.prospects
+
+
+def know_prospects(fleet: Fleet, prospects: Prospects) -> Prospects:
+    """Remember these as the prospects of a fleet as it is now."""
+    fleet.remembered["prospects"] = _Known(_key(fleet), prospects)
+    return prospects
+
+
+def _key(fleet: Fleet) -> tuple[object, ...]:
+    """Return what prospects are computed from."""
+    return (fleet.mix, fleet.mix.version, fleet.columns.layout, len(fleet.columns.kinds))
 
 
 def sizes_on_kinds(columns: GpuColumns, asked: AskClass) -> Ints:
@@ -89,11 +125,14 @@ def _compute(fleet: Fleet) -> Prospects:
     values, price = _value_kinds(
         kinds, everything.size, np.where(everything.gpus == 1, everything.count, 0.0)
     )
+    with_cards = typical.gpus > 0
     return Prospects(
-        weight=typical.count / max(typical.count.sum(), 1.0),
-        cpu=typical.cpu,
-        gpus=typical.gpus,
-        size=typical.size,
+        count=typical.count[with_cards],
+        total=max(float(typical.count.sum()), 1.0),
+        cpu=typical.cpu[with_cards].astype(np.float64),
+        some_need_no_cpu=bool((typical.cpu[with_cards] == 0).any()),
+        gpus=typical.gpus[with_cards],
+        size=typical.size[:, with_cards].astype(np.float64),
         values=values,
         price=price,
         promise=np.array([max(kind.promise, 1) for kind in kinds], dtype=np.int64),

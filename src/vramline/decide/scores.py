@@ -12,7 +12,7 @@ cost, best fit first, where a policy does not say otherwise.
 import numpy as np
 import numpy.typing as npt
 
-from vramline.decide.baselines import baseline_costs, look_at_room
+from vramline.decide.baselines import Parts, add_up, baseline_terms, look_at_room
 from vramline.decide.idle import average_utilization, idle_cards
 from vramline.decide.realtime import Look
 from vramline.model.ask import Ask, PolicyName
@@ -20,13 +20,16 @@ from vramline.model.columns import GpuColumns
 from vramline.model.fleet import Fleet
 from vramline.model.reason import FITS
 
-__all__ = ["TIER", "UNREACHABLE", "card_costs", "chosen_cost", "node_costs", "with_tiers"]
+__all__ = ["TIER", "UNREACHABLE", "card_costs", "chosen_cost", "node_costs", "node_terms", "with_tiers"]
 
 TIER = 2**44
 """One tier of preference weighs more than any policy cost (at most 2^31 MiB on each of 64 cards)."""
 
 UNREACHABLE = 2**62
 """Cost of a card or node that does not fit."""
+
+_MOST_MIB = 2**31
+"""More than any card has."""
 
 _PARTS = 1_000_000
 """Resolution of a node's fill."""
@@ -36,14 +39,13 @@ Ints = npt.NDArray[np.int64]
 
 def card_costs(look: Look, policy: PolicyName, sizes: Ints) -> Ints:
     """Return the order in which the cards of one node are taken, without tiers; lowest first."""
-    emptiest: int = look.columns.promise.max(initial=0)
     match policy:
         case PolicyName.BINPACK:
             return look.free
         case PolicyName.SPREAD:
-            return emptiest - look.free
+            return _MOST_MIB - look.free
         case PolicyName.MOSTIDLE:
-            return ~idle_cards(look) * np.int64(2**32) + emptiest - look.free
+            return ~idle_cards(look) * np.int64(2**32) + _MOST_MIB - look.free
         case _:
             return look.free - sizes
 
@@ -68,19 +70,24 @@ def chosen_cost(columns: GpuColumns, ask: Ask, row_codes: npt.NDArray[np.int8], 
     return result
 
 
-def node_costs(fleet: Fleet, look: Look, ask: Ask, policy: PolicyName, sizes: Ints) -> Ints:
-    """Return each block's cost under a node policy that does not think ahead, without tiers."""
+def node_terms(fleet: Fleet, look: Look, ask: Ask, policy: PolicyName, sizes: Ints) -> Parts:
+    """Return what makes up each block's score under a policy that does not think ahead, without tiers."""
     match policy:
         case PolicyName.BINPACK:
-            return _PARTS - _fill(look)
+            return [("fill", _fill(look), 1.0)]
         case PolicyName.SPREAD:
-            return _fill(look)
+            return [("fill", _fill(look), -1.0)]
         case PolicyName.MOSTIDLE:
-            return _busyness(look, ask)
+            return _idleness(look, ask)
         case _:
             wanted = look.columns.lowest_per_block(sizes) * ask.gpus
             room = look_at_room(fleet, look.free)
-            return baseline_costs(policy, fleet, room, ask, wanted, ask.cpu_milli)
+            return baseline_terms(policy, fleet, room, ask, wanted, ask.cpu_milli)
+
+
+def node_costs(fleet: Fleet, look: Look, ask: Ask, policy: PolicyName, sizes: Ints) -> Ints:
+    """Return each block's cost under a node policy that does not think ahead, without tiers."""
+    return add_up(node_terms(fleet, look, ask, policy, sizes))
 
 
 def with_tiers(chosen: Ints, cost: Ints) -> Ints:
@@ -88,13 +95,15 @@ def with_tiers(chosen: Ints, cost: Ints) -> Ints:
     return np.where(chosen >= UNREACHABLE, UNREACHABLE, chosen // TIER * TIER + cost)
 
 
-def _busyness(look: Look, ask: Ask) -> Ints:
+def _idleness(look: Look, ask: Ask) -> Parts:
     """Return the order of policy `mostidle`: enough idle cards, then more of them, then calmer."""
     idle = look.columns.per_block(idle_cards(look))
     average = (average_utilization(look) * 100).astype(np.int64)
-    lacking = (idle < ask.gpus).astype(np.int64)
-    order: Ints = lacking * 2**40 + (2**16 - np.minimum(idle, 2**16)) * 2**20 + average
-    return order
+    return [
+        ("too_few_idle", (idle < ask.gpus).astype(np.int64), -(2.0**40)),
+        ("idle_cards", np.minimum(idle, 2**16), 2.0**20),
+        ("utilization", average, -1.0),
+    ]
 
 
 def _fill(look: Look) -> Ints:

@@ -31,7 +31,7 @@ from vramline.explain.changes import (
     say_change,
 )
 from vramline.explain.figures import rows_of
-from vramline.explain.nearness import CARD_CODES, Survey, survey_nodes
+from vramline.explain.nearness import CARD_CODES, Survey
 from vramline.model.ask import Ask, RealtimeMode
 from vramline.model.claim import ClaimState
 from vramline.model.decision import Decision
@@ -78,7 +78,7 @@ def find_counterfactuals(
     """
     if decision.placement is not None:
         return []
-    search = _Search(fleet, decision, rules, candidates, survey_nodes(fleet, decision))
+    search = _Search(fleet, decision, rules, candidates, Survey(fleet, decision))
     found = (each for find in _FINDERS for each in find(search))
     return list(islice(found, most))
 
@@ -95,9 +95,7 @@ class _Search:
 
     def nearest_nodes(self) -> Iterator[tuple[str, int]]:
         """Return the nearest nodes that are refused for their cards alone, with the MiB they lack."""
-        numbers = self.survey.numbers
-        near = numbers[np.isin(self.decision.node_codes[numbers], CARD_CODES)]
-        for number in near[:_NODES_TRIED]:
+        for number in self.survey.first(_NODES_TRIED, among=CARD_CODES).tolist():
             lacking = int(self.survey.lacking[number])
             yield self.fleet.name_of(number), 0 if lacking >= UNREACHABLE else lacking
 

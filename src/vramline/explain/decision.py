@@ -4,86 +4,44 @@ To be called while the fleet still is as the decision saw it; for a pod that was
 its reservation is recorded.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from vramline.decide.terms import ScoreTerm, keep_terms
 from vramline.errors import InvariantError
 from vramline.explain.counterfactuals import Counterfactual, find_counterfactuals
-from vramline.explain.figures import Basis, age_at, figures_at, reserved_on, rows_of
+from vramline.explain.lines import NodeLine, keep_lines
 from vramline.explain.message import explain_hosts, message_of, warning_sentences
-from vramline.explain.nearness import Survey, survey_nodes
+from vramline.explain.nearness import Survey
 from vramline.model.ask import PolicyName, RealtimeMode
-from vramline.model.columns import NO_LIMIT
 from vramline.model.decision import Decision
 from vramline.model.fleet import Fleet
-from vramline.model.reason import REASON_OF, Reason
+from vramline.model.reason import Reason
 from vramline.model.rules import Rules
 
 __all__ = [
     "Alternative",
-    "CardLine",
     "Explanation",
-    "NodeLine",
+    "SealedDecision",
     "explain_decision",
     "explain_hosts",
-    "node_line",
+    "seal_decision",
 ]
 
 _ALTERNATIVES = 5
 """How many fitting nodes are listed with their scores."""
 
 
-class CardLine(msgspec.Struct, frozen=True, kw_only=True):
-    """What the ask met on one card. MiB; `usable − margin − held − unmanaged == free`, always."""
-
-    uuid: str
-    reason: Reason | None
-    """The first rule that refused the card; None: it fits."""
-    ask_mib: int
-    """What the ask means on this card: a share of it is a number here."""
-    usable_mib: int
-    held_mib: int
-    releasing_mib: int
-    """Part of `held_mib`."""
-    reserved_mib: int = 0
-    """Part of `held_mib`: reserved in advance, for pods that are yet to come."""
-    unmanaged_mib: int | None
-    """None by the books: nobody looked, or the mode does not count it."""
-    margin_mib: int
-    free_mib: int
-    short_mib: int
-    """What is lacking; 0 where memory is not the reason."""
-    basis: Basis
-    observed_age_s: float | None
-    """Age of the last look at the card; None: there was none."""
-    model: str
-    slots_left: int | None
-    """How many more pods may share the card; None: no such limit."""
-    cores_left: int
-    """Percent of the card's compute that is not claimed."""
-
-
-class NodeLine(msgspec.Struct, frozen=True, kw_only=True):
-    """What the ask met on one node."""
-
-    node: str
-    fits: bool
-    reason: Reason | None
-    detail: str = ""
-    """What is wrong with the node's inventory, in its own words."""
-    gpus: list[CardLine]
-    score: int | None
-    """Higher is better; only for nodes that fit, comparable only within one decision."""
-
-
 class Alternative(msgspec.Struct, frozen=True):
-    """A node that fits, and its score."""
+    """A node that fits, its score, and what the score is made of."""
 
     node: str
     score: int
+    terms: list[ScoreTerm] = []
+    """Their points add up to the score."""
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,71 +81,73 @@ def explain_decision(
     all). `why=False` leaves out the counterfactuals, each of which costs at least one more decision.
     Raises `InvariantError` when the fleet has changed since the decision was made.
     """
+    sealed = seal_decision(fleet, decision, rules, most_nodes=most_nodes, why=why, candidates=candidates)
+    return sealed.explanation
+
+
+class SealedDecision:
+    """A decision with all that was true when it was made; lines and terms are written when somebody asks."""
+
+    __slots__ = ("_lines", "_terms", "_whole", "brief")
+
+    def __init__(
+        self,
+        brief: Explanation,
+        lines: Callable[[], list[NodeLine]],
+        terms: Callable[[], list[list[ScoreTerm]]],
+    ) -> None:
+        self.brief = brief
+        """The explanation without its nodes and without the terms of scores."""
+        self._lines = lines
+        self._terms = terms
+        self._whole: Explanation | None = None
+
+    @property
+    def explanation(self) -> Explanation:
+        """All of it."""
+        if self._whole is None:
+            pairs = zip(self.brief.alternatives, self._terms(), strict=True)
+            self._whole = msgspec.structs.replace(
+                self.brief,
+                nodes=self._lines(),
+                alternatives=[Alternative(each.node, each.score, terms) for each, terms in pairs],
+            )
+            self._lines = self._terms = list  # what they hold on to is not needed any more
+        return self._whole
+
+
+def seal_decision(
+    fleet: Fleet,
+    decision: Decision,
+    rules: Rules,
+    *,
+    most_nodes: int | None = 20,
+    why: bool = True,
+    candidates: npt.NDArray[np.int8] | None = None,
+) -> SealedDecision:
+    """Keep all that `explain_decision` would say; the fleet may change afterwards."""
     if fleet.generation != decision.generation:
         raise InvariantError(
             f"the decision on {decision.ask.pod} is about generation {decision.generation} of the fleet,"
             f" which is at {fleet.generation}"
         )
-    survey = survey_nodes(fleet, decision)
-    alternatives = list(_alternatives(fleet, decision, survey))
-    return Explanation(
+    survey = Survey(fleet, decision)
+    best = survey.best(_ALTERNATIVES)
+    scores = decision.scores[best].tolist()
+    names = map(fleet.name_of, best.tolist())
+    brief = Explanation(
         reason=survey.speaks,
         message=message_of(fleet, decision, survey),
         warnings=warning_sentences(decision),
-        nodes=[node_line(fleet, decision, int(number)) for number in survey.numbers[:most_nodes]],
+        nodes=[],
         nominated=decision.nominated,
         counterfactuals=find_counterfactuals(fleet, decision, rules, candidates=candidates) if why else [],
-        alternatives=alternatives,
-        lead=alternatives[0].score - alternatives[1].score if len(alternatives) > 1 else None,
+        alternatives=list(map(Alternative, names, scores)),
+        lead=scores[0] - scores[1] if len(scores) > 1 else None,
         mode=decision.mode,
         policy=decision.policy,
         ledger_version=decision.ledger_version,
         generation=decision.generation,
     )
-
-
-def _alternatives(fleet: Fleet, decision: Decision, survey: Survey) -> Iterator[Alternative]:
-    for number in survey.numbers[: min(survey.fitting_nodes, _ALTERNATIVES)]:
-        yield Alternative(fleet.name_of(number), int(decision.scores[number]))
-
-
-def node_line(fleet: Fleet, decision: Decision, number: int) -> NodeLine:
-    """Say what the ask met on one node."""
-    name = fleet.name_of(number)
-    node = fleet.node(name)
-    reason = REASON_OF.get(int(decision.node_codes[number]))
-    rows = rows_of(fleet, number)
-    return NodeLine(
-        node=name,
-        fits=reason is None,
-        reason=reason,
-        detail="" if node is None or node.problem is None else node.problem.detail,
-        gpus=[_card_line(fleet, decision, row) for row in rows],
-        score=int(decision.scores[number]) if reason is None else None,
-    )
-
-
-def _card_line(fleet: Fleet, decision: Decision, row: int) -> CardLine:
-    """Say what the ask met on one card."""
-    columns = fleet.columns
-    gpu = columns.card(row)
-    figures = figures_at(fleet, row, observed=bool(decision.observed[row]))
-    ask, slots_left = int(decision.sizes[row]), int(columns.slots_left[row])
-    return CardLine(
-        uuid=gpu.uuid,
-        reason=REASON_OF.get(int(decision.row_codes[row])),
-        ask_mib=ask,
-        usable_mib=figures.usable,
-        held_mib=figures.held,
-        releasing_mib=figures.releasing,
-        reserved_mib=reserved_on(fleet, gpu.uuid),
-        unmanaged_mib=figures.unmanaged,
-        margin_mib=figures.margin,
-        free_mib=figures.free,
-        short_mib=max(0, ask - figures.free),
-        basis=figures.basis,
-        observed_age_s=age_at(fleet, row, now=decision.at),
-        model=gpu.model,
-        slots_left=None if slots_left == NO_LIMIT else slots_left,
-        cores_left=int(columns.cores_left[row]),
-    )
+    lines = keep_lines(fleet, decision, survey.first(most_nodes)) if most_nodes != 0 else list
+    return SealedDecision(brief, lines, keep_terms(fleet, decision, best) if len(best) else list)

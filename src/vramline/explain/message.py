@@ -23,7 +23,7 @@ def message_of(fleet: Fleet, decision: Decision, survey: Survey) -> str:
     """Say in one line what became of the pod; as short for 5,000 nodes as for 5."""
     if decision.placement is not None:
         return _placed(fleet, decision, decision.placement, survey)
-    message = _none_fit(len(survey.numbers), survey.counts, survey.speaks, _detail(fleet, decision, survey))
+    message = _none_fit(survey.nodes, survey.counts, survey.speaks, _detail(fleet, decision, survey))
     if wants_unknown_cards(fleet, decision.ask):
         message += f"; no node has {clip(join_names(decision.ask.constraints.use_uuids, last='or'))}"
     if decision.nominated is not None:
@@ -70,7 +70,7 @@ def _placed(fleet: Fleet, decision: Decision, placement: Placement, survey: Surv
     else:
         each = format_mib(asks[0]) if len(asks) == 1 else f"{asks[0]:,} to {asks[-1]:,} MiB"
         cards = f"{len(placement.gpus)} GPUs, {each} on each, at least {format_mib(min(free))} free there"
-    nodes, fitting = len(survey.numbers), survey.fitting_nodes
+    nodes, fitting = survey.nodes, survey.fitting_nodes
     if fitting > 1:
         return f"{placement.node}: {cards}; best of {fitting:,} nodes by {decision.policy}"
     return f"{placement.node}: {cards}; the only node" + (f" of {nodes:,} that fits" if nodes > 1 else "")
@@ -84,9 +84,12 @@ def _none_fit(nodes: int, counts: dict[Reason, int], reason: Reason | None, deta
 
 def _detail(fleet: Fleet, decision: Decision, survey: Survey) -> str:
     """Say with numbers how near the nearest node came, where there is a number to say."""
-    nearest = _nearest_of(decision, survey)
-    if nearest is None:
+    if survey.speaks is None:
         return ""
+    same = survey.first(1, among=(CODE_OF[survey.speaks],))
+    if not len(same):
+        return ""
+    nearest = int(same[0])
     name = fleet.name_of(nearest)
     if survey.speaks in _INVENTORY_REASONS:
         node = fleet.node(name)
@@ -98,14 +101,6 @@ def _detail(fleet: Fleet, decision: Decision, survey: Survey) -> str:
     if survey.speaks in {Reason.INSUFFICIENT_VRAM, Reason.GPU_TOO_SMALL}:
         return f"closest {card_name(name, _nearest_card(fleet, decision, nearest))}{short}"
     return ""
-
-
-def _nearest_of(decision: Decision, survey: Survey) -> int | None:
-    """Return the nearest node among those that have the reason of the pod."""
-    if survey.speaks is None:
-        return None
-    same = survey.numbers[decision.node_codes[survey.numbers] == CODE_OF[survey.speaks]]
-    return int(same[0]) if len(same) else None
 
 
 def _nearest_card(fleet: Fleet, decision: Decision, number: int) -> str:

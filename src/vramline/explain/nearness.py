@@ -4,22 +4,23 @@ Nearest is the node that lacks the fewest MiB; nodes refused for anything but me
 those, card reasons before host reasons. Everything is by array, so that 5,000 nodes cost what 5 do.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from vramline.decide.filters import fitting_cards, shortfall
-from vramline.decide.scores import UNREACHABLE, chosen_cost
+from vramline.decide.scores import UNREACHABLE
 from vramline.model.ask import Ask
 from vramline.model.decision import Decision
 from vramline.model.fleet import Fleet
 from vramline.model.reason import CODE_OF, FITS, REASON_OF, Reason
 
-__all__ = ["CARD_CODES", "Survey", "count_reasons", "most_frequent", "survey_nodes", "wants_unknown_cards"]
+__all__ = ["CARD_CODES", "Survey", "count_reasons", "most_frequent", "wants_unknown_cards"]
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int8]
+Key = Callable[[Ints], Ints]
 
 _SHORT_CODES = (CODE_OF[Reason.INSUFFICIENT_VRAM], CODE_OF[Reason.GPU_TOO_SMALL])
 _MEMORY_CODES = (*_SHORT_CODES, CODE_OF[Reason.NOT_ENOUGH_GPUS])
@@ -62,49 +63,98 @@ for _place, _reason in enumerate(_NEARNESS, start=1):
 _PLACE_OF_CODE[CODE_OF[Reason.GPU_TOO_SMALL]] = _PLACE_OF_CODE[CODE_OF[Reason.INSUFFICIENT_VRAM]]
 
 
-@dataclass(frozen=True, slots=True)
 class Survey:
     """All nodes of a decision: fitting ones best first, then misses nearest first."""
 
-    numbers: Ints
-    """Node numbers in that order."""
-    counts: dict[Reason, int]
-    """How many nodes were refused for each reason."""
-    lacking: Ints
-    """By node number: MiB that its cards lack in all; UNREACHABLE where memory alone would not help."""
-    fitting: Ints
-    """By node number: how many cards fit and may be taken together."""
-    speaks: Reason | None
-    """The reason of the pod; None: it was placed."""
+    def __init__(self, fleet: Fleet, decision: Decision) -> None:
+        self._fleet, self._decision = fleet, decision
+        self._live = fleet.live_numbers()
+        self._fits = (decision.node_codes == FITS).nonzero()[0]
+        self.nodes = len(self._live)
+        self.fitting_nodes = len(self._fits)
+        self.speaks = None if decision.placement is not None else self._reason_of_pod()
+        """The reason of the pod; None: it was placed."""
+
+    @cached_property
+    def counts(self) -> dict[Reason, int]:
+        """How many nodes were refused for each reason."""
+        return count_reasons(self._decision.node_codes[self._live])
+
+    @cached_property
+    def lacking(self) -> Ints:
+        """By node number: MiB that its cards lack in all; UNREACHABLE where memory alone would not help."""
+        return _by_node(self._fleet, self._decision.lacking, missing=UNREACHABLE)
+
+    @cached_property
+    def fitting(self) -> Ints:
+        """By node number: how many cards fit and may be taken together."""
+        return _by_node(self._fleet, self._decision.fitting, missing=0)
+
+    def best(self, most: int) -> Ints:
+        """Return the numbers of the best nodes that fit, best first."""
+        fits, scores = self._fits, self._decision.scores[self._fits]
+        if len(fits) > most:
+            last = np.partition(scores, -most)[-most]
+            ties, fits = fits[scores == last], fits[scores > last]
+            ties = ties[self._fleet.rank()[ties].argsort(kind="stable")]
+            fits = np.concatenate([fits, ties[: most - len(fits)]])
+        order: Ints = fits[np.lexsort((self._fleet.rank()[fits], -self._decision.scores[fits]))]
+        return order
+
+    def first(self, most: int | None, *, among: tuple[int, ...] | None = None) -> Ints:
+        """Return the numbers of the first nodes in that order (None: all), of those with these codes."""
+        if among is None and most is not None and most <= self.fitting_nodes:
+            return self.best(most)
+        numbers = self._live
+        if among is not None:
+            numbers = numbers[_is_one_of(among)[self._decision.node_codes[numbers]]]
+        return _first_by(self._keys, numbers, most)
+
+    def _reason_of_pod(self) -> Reason:
+        """Return the reason of the nearest miss, or else the most frequent one among nodes with GPUs."""
+        fleet, decision, live = self._fleet, self._decision, self._live
+        speakers = live[fleet.node_codes()[live] != CODE_OF[Reason.NO_SUCH_GPU]]
+        if not len(speakers):
+            return Reason.NO_SUCH_GPU
+        if wants_unknown_cards(fleet, decision.ask):
+            return Reason.WRONG_UUID
+        codes = decision.node_codes[speakers]
+        short = _IS_SHORT[codes]
+        if short.any():
+            lacking, near = self.lacking[speakers[short]], codes[short]
+            return most_frequent(near[lacking == lacking.min()])
+        if (codes == CODE_OF[Reason.NOT_ENOUGH_GPUS]).any():
+            return Reason.NOT_ENOUGH_GPUS
+        asked = codes[codes != CODE_OF[Reason.NOT_A_CANDIDATE]]
+        return most_frequent(asked if len(asked) else codes)
 
     @property
-    def fitting_nodes(self) -> int:
-        """How many nodes fit: they are the first in `numbers`."""
-        return len(self.numbers) - sum(self.counts.values())
-
-
-def survey_nodes(fleet: Fleet, decision: Decision) -> Survey:
-    """Order all nodes of the fleet and find the reason that speaks for the pod."""
-    lacking, fitting = _lacking_by_node(fleet, decision), _fitting_by_node(fleet, decision)
-    live = fleet.live_numbers()
-    codes = decision.node_codes[live]
-    by_memory = np.isin(codes, _MEMORY_CODES)
-    order = np.lexsort(
-        (
-            fleet.rank()[live],
-            np.where(by_memory, -fitting[live], 0),
-            np.where(by_memory, lacking[live], 0),
-            np.where(codes == FITS, -decision.scores[live], 0),
-            _PLACE_OF_CODE[codes],
+    def _keys(self) -> tuple[Key, ...]:
+        """By what nodes are ordered, one after the other: how near their reason is, and how near they are."""
+        codes = self._decision.node_codes
+        return (
+            lambda numbers: _PLACE_OF_CODE[codes[numbers]],
+            lambda numbers: np.where(codes[numbers] == FITS, -self._decision.scores[numbers], 0),
+            lambda numbers: np.where(_BY_MEMORY[codes[numbers]], self.lacking[numbers], 0),
+            lambda numbers: np.where(_BY_MEMORY[codes[numbers]], -self.fitting[numbers], 0),
+            lambda numbers: self._fleet.rank()[numbers],
         )
-    )
-    return Survey(
-        numbers=live[order],
-        counts=count_reasons(codes),
-        lacking=lacking,
-        fitting=fitting,
-        speaks=_reason_of_pod(fleet, decision, live, lacking) if decision.placement is None else None,
-    )
+
+
+def _first_by(keys: tuple[Key, ...], numbers: Ints, most: int | None) -> Ints:
+    """Return the first `most` of `numbers` in the order of `keys`, without ordering the others."""
+    sure: list[Ints] = []
+    ties, wanted = numbers, len(numbers) if most is None else most
+    for key in keys:
+        if len(ties) <= wanted or not wanted:
+            break
+        values = key(ties)
+        last = np.partition(values, wanted - 1)[wanted - 1]
+        sure.append(ties[values < last])
+        wanted -= len(sure[-1])
+        ties = ties[values == last]
+    chosen = np.concatenate([*sure, ties[:wanted]])
+    return chosen[np.lexsort([key(chosen) for key in reversed(keys)])] if len(chosen) > 1 else chosen
 
 
 def count_reasons(codes: Codes) -> dict[Reason, int]:
@@ -125,34 +175,14 @@ def wants_unknown_cards(fleet: Fleet, ask: Ask) -> bool:
     return bool(wanted) and not any(uuid in fleet.columns.row_of for uuid in wanted)
 
 
-def _reason_of_pod(fleet: Fleet, decision: Decision, live: Ints, lacking: Ints) -> Reason:
-    """Return the reason of the nearest miss, or else the most frequent one among nodes with GPUs."""
-    speakers = live[fleet.node_codes()[live] != CODE_OF[Reason.NO_SUCH_GPU]]
-    if not len(speakers):
-        return Reason.NO_SUCH_GPU
-    if wants_unknown_cards(fleet, decision.ask):
-        return Reason.WRONG_UUID
-    codes = decision.node_codes[speakers]
-    short = np.isin(codes, _SHORT_CODES)
-    if short.any():
-        fewest = lacking[speakers[short]].min()
-        return most_frequent(codes[short & (lacking[speakers] == fewest)])
-    if (codes == CODE_OF[Reason.NOT_ENOUGH_GPUS]).any():
-        return Reason.NOT_ENOUGH_GPUS
-    asked = codes[codes != CODE_OF[Reason.NOT_A_CANDIDATE]]
-    return most_frequent(asked if len(asked) else codes)
+def _is_one_of(codes: tuple[int, ...]) -> npt.NDArray[np.bool_]:
+    """Return by code whether it is among these."""
+    known = np.zeros(len(Reason) + 1, dtype=np.bool_)
+    known[list(codes)] = True
+    return known
 
 
-def _lacking_by_node(fleet: Fleet, decision: Decision) -> Ints:
-    """Return how many MiB would have to become free, over all cards that the ask needs of a node."""
-    near = np.isin(decision.row_codes, (FITS, *_SHORT_CODES))
-    codes = np.where(near, np.int8(FITS), decision.row_codes)
-    short = shortfall(decision.sizes, decision.free)
-    return _by_node(fleet, chosen_cost(fleet.columns, decision.ask, codes, short), missing=UNREACHABLE)
-
-
-def _fitting_by_node(fleet: Fleet, decision: Decision) -> Ints:
-    return _by_node(fleet, fitting_cards(fleet.columns, decision.ask, decision.row_codes), missing=0)
+_IS_SHORT, _BY_MEMORY = _is_one_of(_SHORT_CODES), _is_one_of(_MEMORY_CODES)
 
 
 def _by_node(fleet: Fleet, by_block: Ints, *, missing: int) -> Ints:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vramline.decide.engine import decide
-from vramline.decide.prospects import Prospects
+from vramline.decide.prospects import Prospects, know_prospects, known_prospects
 from vramline.errors import RequestError
 from vramline.explain.decision import explain_decision
 from vramline.explain.history import DecisionRecord, PodOutcome
@@ -202,9 +202,7 @@ def _rebuild(case: Case) -> Fleet:
 
 
 def _write_prospects(fleet: Fleet) -> dict[str, _Array | float] | None:
-    seen: Prospects | None = fleet.remembered.get("whole")
-    if not fleet.is_picture:
-        seen = fleet.remembered["prospects"][1] if "prospects" in fleet.remembered else None
+    seen = known_prospects(fleet)
     if seen is None:
         return None
     figures: dict[str, _Array | float] = {}
@@ -226,9 +224,4 @@ def _read_prospects(fleet: Fleet, case: Case) -> None:
         else value
         for name, value in case.prospects.items()
     }
-    prospects = Prospects(**values)  # type: ignore[arg-type]  # as it was written
-    if case.is_picture:
-        fleet.remembered["whole"] = prospects
-    else:
-        key = (fleet.mix, fleet.mix.version, fleet.columns.layout, len(fleet.columns.kinds))
-        fleet.remembered["prospects"] = (key, prospects)
+    know_prospects(fleet, Prospects(**values))  # type: ignore[arg-type]  # as it was written

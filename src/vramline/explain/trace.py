@@ -12,10 +12,11 @@ Values stand in angle brackets, memory in MiB; what nobody could tell is <unknow
 
 from collections.abc import Iterator
 
-from vramline.explain.decision import CardLine, Explanation, NodeLine, node_line
+from vramline.explain.decision import Explanation
 from vramline.explain.figures import rows_of
 from vramline.explain.history import DecisionRecord
-from vramline.explain.nearness import survey_nodes
+from vramline.explain.lines import CardLine, NodeLine, node_line
+from vramline.explain.nearness import Survey
 from vramline.explain.text import card_name, say_ask
 from vramline.model.decision import Decision
 from vramline.model.fleet import Fleet
@@ -29,8 +30,8 @@ def trace_lines(fleet: Fleet, decision: Decision, *, most_nodes: int | None = 50
 
     To be called while the fleet is as the decision saw it.
     """
-    survey = survey_nodes(fleet, decision)
-    numbers = [number for number in survey.numbers.tolist() if len(rows_of(fleet, number))]
+    survey = Survey(fleet, decision)
+    numbers = [number for number in survey.first(None).tolist() if len(rows_of(fleet, number))]
     nodes = [node_line(fleet, decision, number) for number in numbers[:most_nodes]]
     lines: list[str] = []
     for node in nodes:

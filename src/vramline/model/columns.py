@@ -4,7 +4,8 @@ A node owns a *block* of rows, ordered by UUID, so that "first row" is also the 
 move; the block of a node that left is re-used by the next node with as many cards. Every figure in a row
 is a copy of what `law.take_account` said; nothing is computed here a second time.
 
-Rules read the arrays through `GpuColumns.<name>`, which are views cut to the rows in use.
+Rules read the arrays through `GpuColumns.<name>`, which are views cut to the rows in use. Every change of a
+block that counts gives it a new number in `stamps`, so that whoever has seen the block before knows.
 """
 
 import math
@@ -94,12 +95,17 @@ class GpuColumns:
     def __init__(self, arrays: dict[str, npt.NDArray[Any]] | None = None) -> None:
         """`arrays`: rows that are there already, by field; None: there are none yet."""
         self._size = 0
-        self._arrays = arrays or {name: np.zeros(64, dtype=dtype) for name, dtype in _FIELDS.items()}
+        self._arrays = _no_rows() if arrays is None else arrays
         self.blocks: list[Block] = []
         self._idle: dict[int, list[int]] = {}
         self._starts = np.zeros(16, dtype=np.int64)
         self._widths = np.zeros(16, dtype=np.int64)
         self._node_of_block = np.zeros(16, dtype=np.int64)
+        self._stamps = np.zeros(16, dtype=np.int64)
+        self.version = 0
+        """Grows with every change of a block, except of when and how busy a card was seen."""
+        self.looks = 0
+        """Grows when it is written down when a card was seen."""
         self.has_streams = False
         """Whether any card was ever seen through a stream, whose word becomes void before it is old."""
         self.has_node_modes = False
@@ -118,9 +124,9 @@ class GpuColumns:
         return self._size
 
     def __getattr__(self, name: str) -> npt.NDArray[Any]:
-        arrays: dict[str, npt.NDArray[Any]] = self.__dict__.get("_arrays", {})
-        if name not in arrays:
+        if name not in _FIELDS:
             raise AttributeError(name)
+        arrays: dict[str, npt.NDArray[Any]] = self.__dict__["_arrays"]
         return arrays[name][: self._size]
 
     def copy(self) -> "GpuColumns":
@@ -131,10 +137,10 @@ class GpuColumns:
         copy.blocks = [block.copy() for block in self.blocks]
         copy._idle = {width: list(numbers) for width, numbers in self._idle.items()}
         copy._starts, copy._node_of_block = self._starts.copy(), self._node_of_block.copy()
-        copy._widths = self._widths.copy()
+        copy._widths, copy._stamps, copy.version = self._widths.copy(), self._stamps.copy(), self.version
         copy.row_of, copy._gpu_at = dict(self.row_of), list(self._gpu_at)
         copy.models, copy._model_index = list(self.models), dict(self._model_index)
-        copy.has_streams, copy.has_node_modes = self.has_streams, self.has_node_modes
+        copy.has_streams, copy.has_node_modes, copy.looks = self.has_streams, self.has_node_modes, self.looks
         copy.kinds, copy._kind_index = list(self.kinds), dict(self._kind_index)
         copy.layout = self.layout
         return copy
@@ -155,6 +161,32 @@ class GpuColumns:
         alone.has_streams, alone.has_node_modes = self.has_streams, self.has_node_modes
         alone.kinds, alone._kind_index = self.kinds, self._kind_index
         return alone
+
+    def part(self, numbers: npt.NDArray[np.int64]) -> "tuple[GpuColumns, npt.NDArray[np.int64] | slice]":
+        """Return some blocks (ascending) as if they were all, to be read at once, and which rows they are.
+
+        What has changed can be looked at alone. All blocks are these columns themselves.
+        """
+        if len(numbers) == len(self.blocks):
+            return self, slice(None)
+        widths = self._widths[numbers]
+        rows: npt.NDArray[np.int64] | slice
+        if len(numbers) == 1:
+            size, start = int(widths[0]), int(self._starts[numbers[0]])
+            rows, starts = slice(start, start + size), _FIRST
+        else:
+            ends = widths.cumsum()
+            size, starts = int(ends[-1]) if len(ends) else 0, ends - widths
+            rows = np.arange(size) + (self._starts[numbers] - starts).repeat(widths)
+        part: GpuColumns = object.__new__(GpuColumns)
+        part._arrays = _Gathered(self._arrays, rows)
+        part._size, part._starts, part._widths = size, starts, widths
+        part._arrays["block"] = np.arange(len(numbers), dtype=np.int32).repeat(widths)
+        part._node_of_block = self._node_of_block[numbers]
+        part.blocks = [_SOME_BLOCK] * len(numbers)
+        part.models, part.kinds = self.models, self.kinds
+        part.has_streams, part.has_node_modes = self.has_streams, self.has_node_modes
+        return part, rows
 
     def card(self, row: int) -> PhysicalGpu:
         """Return the card of a row that is in use."""
@@ -178,6 +210,16 @@ class GpuColumns:
         """Node of each block; −1 where the block waits for a node."""
         return self._node_of_block[: len(self.blocks)]
 
+    @property
+    def stamps(self) -> npt.NDArray[np.int64]:
+        """The `version` with which each block last changed."""
+        return self._stamps[: len(self.blocks)]
+
+    def touch(self, number: int) -> None:
+        """Say that something of a block has changed."""
+        self.version += 1
+        self._stamps[number] = self.version
+
     def add_block(self, node: int, gpus: tuple[PhysicalGpu, ...]) -> int:
         """Give a node rows for its cards (at least one) and return the block's number."""
         self.layout = object()
@@ -187,6 +229,7 @@ class GpuColumns:
         block.node = node
         block.gpus = tuple(sorted(gpus, key=lambda gpu: gpu.uuid))
         self._node_of_block[number] = node
+        self.touch(number)
         for row, gpu in enumerate(block.gpus, start=block.start):
             self.row_of[gpu.uuid] = row
             self._gpu_at[row] = gpu
@@ -196,6 +239,7 @@ class GpuColumns:
     def drop_block(self, number: int) -> None:
         """Take a node's rows out of service and keep them for another node of the same width."""
         self.layout = object()
+        self.touch(number)
         block = self.blocks[number]
         for row, gpu in enumerate(block.gpus, start=block.start):
             del self.row_of[gpu.uuid]
@@ -203,6 +247,7 @@ class GpuColumns:
         rows = slice(block.start, block.start + block.width)
         self._arrays["static_code"][rows] = CODE_OF[Reason.NO_SUCH_GPU]
         self._arrays["observed_at"][rows] = self._arrays["void_at"][rows] = NEVER
+        self.looks += 1
         self._node_of_block[number] = -1
         block.node, block.gpus = None, ()
         self._idle.setdefault(block.width, []).append(number)
@@ -212,6 +257,7 @@ class GpuColumns:
     ) -> None:
         """Copy what the memory law said about one card."""
         arrays = self._arrays
+        self.touch(int(arrays["block"][row]))
         arrays["promise"][row] = account.usable - account.margin
         arrays["claimed"][row] = account.claimed
         arrays["claimed_releasing"][row] = account.claimed_releasing
@@ -229,16 +275,15 @@ class GpuColumns:
 
     def write_observation(self, row: int, gpu: PhysicalGpu, observation: Observation | None) -> None:
         """Copy when and how busy a card was seen; without a used figure it counts as not seen."""
-        arrays = self._arrays
-        if observation is None or isinstance(observation.used, Unknown):
-            arrays["observed_at"][row] = NEVER
-            arrays["void_at"][row] = NEVER
-            arrays["used_percent"][row] = np.nan
-        else:
-            arrays["observed_at"][row] = observation.at
-            arrays["void_at"][row] = observation.void_at
-            self.has_streams = self.has_streams or observation.void_at != math.inf
-            arrays["used_percent"][row] = 100.0 * observation.used / gpu.total
+        arrays, at, void_at, used_percent = self._arrays, NEVER, NEVER, np.nan
+        if observation is not None and not isinstance(observation.used, Unknown):
+            at, void_at = observation.at, observation.void_at
+            used_percent = 100.0 * observation.used / gpu.total
+            self.has_streams = self.has_streams or void_at != math.inf
+        if (arrays["observed_at"][row], arrays["void_at"][row]) != (at, void_at):
+            self.looks += 1
+            arrays["observed_at"][row], arrays["void_at"][row] = at, void_at
+        arrays["used_percent"][row] = used_percent
         known = observation is not None and not isinstance(observation.utilization_percent, Unknown)
         arrays["utilization"][row] = observation.utilization_percent if observation and known else np.nan
 
@@ -264,6 +309,7 @@ class GpuColumns:
         self, number: int, *, at: float, void_at: float, utilization: Mapping[str, int | Unknown]
     ) -> None:
         """Say of every card of a block that it was seen again, with its memory as it was."""
+        self.looks += 1
         block = self.blocks[number]
         rows = slice(block.start, block.start + block.width)
         self._arrays["observed_at"][rows] = at
@@ -303,13 +349,17 @@ class GpuColumns:
             if codes[row] != new:
                 codes[row] = new
                 self.layout = object()
+                self.touch(number)
 
     def set_node_mode(self, number: int, own: RealtimeMode | None, *, enabled: bool) -> None:
         """Say which mode of the real-time check a block's node has of its own."""
         block = self.blocks[number]
         code = NODE_MODES.index((own, enabled and own is None))
         self.has_node_modes = self.has_node_modes or code != 0
-        self._arrays["node_mode"][block.start : block.start + block.width] = code
+        modes = self._arrays["node_mode"][block.start : block.start + block.width]
+        if (modes != code).any():
+            modes[:] = code
+            self.touch(number)
 
     def _intern(self, model: str) -> int:
         index = self._model_index.get(model)
@@ -335,12 +385,35 @@ class GpuColumns:
         if number == len(self._starts):
             self._starts = np.concatenate([self._starts, np.zeros_like(self._starts)])
             self._widths = np.concatenate([self._widths, np.zeros_like(self._widths)])
+            self._stamps = np.concatenate([self._stamps, np.zeros_like(self._stamps)])
             self._node_of_block = np.concatenate([self._node_of_block, np.zeros_like(self._node_of_block)])
         self._starts[number], self._widths[number] = self._size, width
         self._arrays["block"][self._size : self._size + width] = number
         self.blocks.append(Block(self._size, width))
         self._size += width
         return number
+
+
+class _Gathered(dict[str, npt.NDArray[Any]]):
+    """Some rows of arrays, each looked up when it is first asked for."""
+
+    def __init__(self, arrays: dict[str, npt.NDArray[Any]], rows: npt.NDArray[np.int64] | slice) -> None:
+        super().__init__()
+        self._all = arrays
+        self._rows = rows
+
+    def __missing__(self, name: str) -> npt.NDArray[Any]:
+        self[name] = gathered = self._all[name][self._rows]
+        return gathered
+
+
+_FIRST = np.zeros(1, dtype=np.int64)
+_SOME_BLOCK = Block(0, 0)
+"""Stands for each block of a part: there only their number is of interest."""
+
+
+def _no_rows() -> dict[str, npt.NDArray[Any]]:
+    return {name: np.zeros(64, dtype=dtype) for name, dtype in _FIELDS.items()}
 
 
 def _static_code(gpu: PhysicalGpu) -> int:

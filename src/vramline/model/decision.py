@@ -1,6 +1,7 @@
 """What the engine returned: chosen node and GPUs or none, every refusal, scores, the inputs' versions."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -58,4 +59,12 @@ class Decision:
     free: npt.NDArray[np.int64]
     observed: npt.NDArray[np.bool_]
     """Whether `free` rests on a fresh observation rather than on the books."""
+    fitting: npt.NDArray[np.int64]
+    """By block of cards: how many fit and may be taken together."""
+    lacking: npt.NDArray[np.int64]
+    """By block of cards: MiB that are lacking in all; very many where memory alone would not help."""
     warnings: tuple[DecisionWarning, ...] = ()
+    loans: tuple[object, ...] = ()
+    """Arrays are lent: they stay as they are as long as this is held."""
+    judged_by: Any = None
+    """What `decide` judged by; it goes on to the next generation of the fleet with it."""

@@ -81,8 +81,9 @@ class Fleet:
         self.is_picture = False
         """Whether this is but one node of another fleet."""
         self.remembered: dict[str, Any] = {}
-        """What policies keep from one decision to the next, to be quick; nothing depends on it, and whatever
-        is in it says by itself for which state of which fleet it holds."""
+        """What `decide` keeps from one decision to the next, to be quick; nothing depends on it, and whatever
+        is in it says by itself for which state of the fleet it holds. `fork()` of each returns the same for a
+        copy of the fleet."""
         self._places: dict[str, _Place] = {}
         self._numbers: list[str | None] = []
         self._number_of = _NumberOf()
@@ -99,7 +100,8 @@ class Fleet:
         """Return the same fleet, to try something on. Neither notices what happens to the other."""
         copy = Fleet(self.margin)
         copy.ledger, copy.columns, copy.generation = self.ledger.copy(), self.columns.copy(), self.generation
-        copy.mix, copy.hosts, copy.remembered = self.mix, self.hosts, self.remembered
+        copy.mix, copy.hosts = self.mix, self.hosts
+        copy.remembered = {name: each.fork() for name, each in self.remembered.items()}
         copy._places = {name: place.copy() for name, place in self._places.items()}
         copy._numbers, copy._idle_numbers = list(self._numbers), list(self._idle_numbers)
         copy._number_of = _NumberOf(self._number_of)
@@ -121,7 +123,7 @@ class Fleet:
         alone._observations = {uuid: self._observations[uuid] for uuid in cards if uuid in self._observations}
         alone.is_picture, alone.mix = True, self.mix
         if "prospects" in self.remembered:
-            alone.remembered["whole"] = self.remembered["prospects"][1]
+            alone.remembered["prospects"] = self.remembered["prospects"]
         alone.hosts = None if self.hosts is None else self.hosts.only(place.number)
         alone._numbers, alone._number_of = [name], _NumberOf({name: 0})
         alone._places[name] = _Place(0, place.node)
@@ -177,7 +179,7 @@ class Fleet:
 
     def live_numbers(self) -> npt.NDArray[np.int64]:
         """Return the indices of all nodes that are there."""
-        return np.flatnonzero(self.rank() < len(self._numbers))
+        return (self.rank() < len(self._numbers)).nonzero()[0]
 
     def rank(self) -> npt.NDArray[np.int64]:
         """Return each node's rank by name, indexed by node number: the stable tie-break."""
@@ -199,7 +201,6 @@ class Fleet:
     def set_node(self, node: Node) -> None:
         """Add a node or replace what is known of it. Claims and observations of its cards stay."""
         self.generation += 1
-        self._node_codes = None
         for gpu in node.gpus:
             owner = self.gpu(gpu.uuid)
             if owner is not None and owner.node != node.name:
@@ -207,10 +208,12 @@ class Fleet:
         place = self._places.get(node.name)
         if place is None:
             place = self._places[node.name] = _Place(self._new_number(node.name), node)
-            self._rank = None
+            self._rank = self._node_codes = None
         elif place.block is not None and place.node.gpus != node.gpus:
             self.columns.drop_block(place.block)
             place.block = None
+        if _node_code(place.node) != _node_code(node):
+            self._node_codes = None
         place.node = node
         if node.gpus and place.block is None:
             place.block = self.columns.add_block(place.number, node.gpus)
@@ -347,8 +350,12 @@ class Fleet:
             self._refresh_cards(removed)
 
     def pod_bound(self, pod_uid: str) -> None:
-        """The binding was written."""
-        self._advance(pod_uid, ClaimEvent.BIND)
+        """The binding was written. What the cards hold is the same as before."""
+        self.generation += 1
+        self.ledger.adopt(
+            msgspec.structs.replace(claim, state=next_state(claim.state, ClaimEvent.BIND))
+            for claim in self.ledger.of_pod(pod_uid)
+        )
 
     def pod_started(self, pod_uid: str, *, at: float) -> None:
         """Containers of the pod run."""

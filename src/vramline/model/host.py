@@ -23,6 +23,10 @@ class HostColumns:
         self.cpu_milli = np.zeros(size, dtype=np.int64)
         self.memory_bytes = np.zeros(size, dtype=np.int64)
         self.pods = np.zeros(size, dtype=np.int64)
+        self.version = 0
+        """Grows with every change."""
+        self.stamps = np.zeros(size, dtype=np.int64)
+        """The `version` with which each node last changed."""
 
     def set_node(self, number: int, node: Node) -> None:
         """Write a node's room as if it were empty; its pods are taken off again by the caller."""
@@ -30,6 +34,8 @@ class HostColumns:
             self.cpu_milli = _grown(self.cpu_milli, number)
             self.memory_bytes = _grown(self.memory_bytes, number)
             self.pods = _grown(self.pods, number)
+            self.stamps = _grown(self.stamps, number)
+        self._touch(number)
         host = node.host
         self.cpu_milli[number] = _NO_LIMIT if host.cpu_milli is None else host.cpu_milli
         self.memory_bytes[number] = _NO_LIMIT if host.memory_bytes is None else host.memory_bytes
@@ -37,7 +43,7 @@ class HostColumns:
 
     def only(self, number: int) -> "HostColumns":
         """Return a copy of one node's room, as that of node 0."""
-        alone = HostColumns()
+        alone = HostColumns(1)
         alone.cpu_milli = self.cpu_milli[number : number + 1].copy()
         alone.memory_bytes = self.memory_bytes[number : number + 1].copy()
         alone.pods = self.pods[number : number + 1].copy()
@@ -51,7 +57,12 @@ class HostColumns:
         """A pod left the node."""
         self._add(number, needs, 1)
 
+    def _touch(self, number: int) -> None:
+        self.version += 1
+        self.stamps[number] = self.version
+
     def _add(self, number: int, needs: HostNeeds, sign: int) -> None:
+        self._touch(number)
         self.cpu_milli[number] += sign * needs.cpu_milli
         self.memory_bytes[number] += sign * needs.memory_bytes
         self.pods[number] += sign

@@ -4,8 +4,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeVar
 
-from vramline.explain.decision import NodeLine
 from vramline.explain.history import DecisionRecord, History
+from vramline.explain.lines import NodeLine
 from vramline.explain.trace import changed_since
 from vramline.model.decision import Decision
 from vramline.model.pod import Pod

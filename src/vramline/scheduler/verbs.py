@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from vramline.decide.engine import decide
 from vramline.errors import RequestError
-from vramline.explain.decision import NodeLine, explain_decision, node_line
+from vramline.explain.decision import explain_decision
 from vramline.explain.history import DecisionRecord, PodOutcome
+from vramline.explain.lines import NodeLine, node_line
 from vramline.explain.replay import MOST_CARDS, Case, Question, take_case
 from vramline.model.ask import Ask
 from vramline.model.cluster import Cluster

@@ -16,7 +16,8 @@ from vramline.decide.host import refuse_by_room, refuse_by_wishes
 from vramline.decide.host_scores import host_costs
 from vramline.decide.reserve import reservation_of
 from vramline.errors import InvariantError, RequestError
-from vramline.explain.decision import Explanation, NodeLine, explain_decision, explain_hosts
+from vramline.explain.decision import SealedDecision, explain_decision, explain_hosts, seal_decision
+from vramline.explain.lines import NodeLine
 from vramline.explain.replay import MOST_CARDS, Case, Question, take_case
 from vramline.model.ask import Ask
 from vramline.model.claim import Claim
@@ -62,7 +63,7 @@ class EmbeddedCluster:
         self._pods: dict[str, Pod] = {}
         self._wishes: dict[bytes, npt.NDArray[np.int8]] = {}
         """By what pods wish of a host; emptied when a node changes."""
-        self._refusals: dict[bytes, tuple[tuple[int, float], Explanation]] = {}
+        self._refusals: dict[bytes, tuple[tuple[int, float], SealedDecision]] = {}
 
     # ── state ────────────────────────────────────────────────────────────────────────────────────
 
@@ -153,20 +154,20 @@ class EmbeddedCluster:
         candidates = self.candidates_for(pod)
         rules = self.rules_for(pod.ask)
         decision = decide(self.fleet, pod.ask, rules, now=self.now(), candidates=candidates)
-        explanation = self._explain(decision, rules, candidates, most_nodes=most_nodes, why=why)
+        sealed = self._seal(decision, rules, candidates, most_nodes=most_nodes, why=why)
         case = self._take_case(decision, rules, candidates, most_nodes=most_nodes, why=why)
         self.on_decision(decision)
-        warnings = (*pod.notes, *explanation.warnings)
+        brief = sealed.brief
+        warnings = (*pod.notes, *brief.warnings)
         if decision.placement is None:
             return Outcome(
                 pod=pod,
                 status=Status.PENDING,
-                reason=explanation.reason,
-                message=explanation.message,
+                reason=brief.reason,
+                message=brief.message,
                 warnings=warnings,
-                nodes=tuple(explanation.nodes),
                 decision=decision,
-                explanation=explanation,
+                sealed=sealed,
                 case=case,
             )
         rows = [self.fleet.columns.row_of[share.uuid] for share in decision.placement.gpus]
@@ -176,12 +177,11 @@ class EmbeddedCluster:
             status=Status.BOUND,
             node=decision.placement.node,
             gpus=decision.placement.gpus,
-            message=explanation.message,
+            message=brief.message,
             warnings=warnings,
-            nodes=tuple(explanation.nodes),
             basis="observed" if decision.observed[rows].all() else "books",
             decision=decision,
-            explanation=explanation,
+            sealed=sealed,
             case=case,
         )
 
@@ -266,7 +266,7 @@ class EmbeddedCluster:
             if not pool.holds(node):
                 codes[self.fleet.node_number(node.name)] = CODE_OF[Reason.NOT_A_CANDIDATE]
 
-    def _explain(
+    def _seal(
         self,
         decision: Decision,
         rules: Rules,
@@ -274,12 +274,11 @@ class EmbeddedCluster:
         *,
         most_nodes: int | None,
         why: bool,
-    ) -> Explanation:
-        """Explain a decision; equal asks that fail one after the other share one explanation."""
+    ) -> SealedDecision:
+        """Seal a decision; equal asks that fail one after the other share one explanation."""
         if decision.placement is not None:
-            return explain_decision(
-                self.fleet, decision, rules, most_nodes=0 if most_nodes else None, why=False
-            )
+            most_nodes = 0 if most_nodes else None
+            return seal_decision(self.fleet, decision, rules, most_nodes=most_nodes, why=False)
         nameless = msgspec.structs.replace(decision.ask, pod="", pod_uid="")
         key = msgspec.msgpack.encode((nameless, rules, candidates.tobytes(), most_nodes, why))
         known = self._refusals.get(key)
@@ -287,11 +286,11 @@ class EmbeddedCluster:
             return known[1]
         if known is None and len(self._refusals) > 1000:
             self._refusals.clear()
-        explanation = explain_decision(
+        sealed = seal_decision(
             self.fleet, decision, rules, most_nodes=most_nodes, why=why, candidates=candidates
         )
-        self._refusals[key] = ((decision.generation, decision.at), explanation)
-        return explanation
+        self._refusals[key] = ((decision.generation, decision.at), sealed)
+        return sealed
 
     def _take_case(
         self,
@@ -322,15 +321,15 @@ class EmbeddedCluster:
                 reason=reason,
                 message=message,
                 warnings=pod.notes,
-                nodes=self._host_lines(codes)[:most_nodes],
+                hosts=self._host_lines(codes)[:most_nodes],
             )
         has_gpus = self.fleet.node_codes()[fitting] == FITS
-        costs = host_costs(self.fleet, self.rules.policy, pod.host.cpu_milli)[fitting]
+        costs = host_costs(self.fleet, self.rules, pod.host.cpu_milli, now=self.now())[fitting]
         best = fitting[np.lexsort((self.fleet.rank()[fitting], costs, has_gpus))[0]]
         node = self.fleet.name_of(int(best))
-        nodes = self._host_lines(codes) if most_nodes is None else ()
+        hosts = self._host_lines(codes) if most_nodes is None else ()
         self._settle_on(pod, node)
-        return Outcome(pod=pod, status=Status.BOUND, node=node, warnings=pod.notes, nodes=nodes)
+        return Outcome(pod=pod, status=Status.BOUND, node=node, warnings=pod.notes, hosts=hosts)
 
     def _host_lines(self, codes: npt.NDArray[np.int8]) -> tuple[NodeLine, ...]:
         """Say of every node, by rank, why it takes or refuses a pod without GPUs."""

@@ -3,8 +3,9 @@
 import enum
 from dataclasses import dataclass
 
-from vramline.explain.decision import Explanation, NodeLine
+from vramline.explain.decision import Explanation, SealedDecision
 from vramline.explain.figures import Basis
+from vramline.explain.lines import NodeLine
 from vramline.explain.replay import Case
 from vramline.model.decision import Decision
 from vramline.model.pod import GpuShare, Pod
@@ -36,12 +37,22 @@ class Outcome:
     reason: str | None = None
     message: str = ""
     warnings: tuple[str, ...] = ()
-    nodes: tuple[NodeLine, ...] = ()
-    """What the pod met on nodes: the nearest misses of a pod that was not placed, or all."""
+    hosts: tuple[NodeLine, ...] = ()
+    """What a pod that wants no GPU met on nodes."""
     basis: Basis | None = None
     """Whether a placement rests on a fresh look at all its cards, or on the books; None: no placement."""
     decision: Decision | None = None
     """Holds arrays of all cards: whoever keeps many outcomes drops it."""
-    explanation: Explanation | None = None
     case: Case | None = None
     """What it was decided on, where somebody wanted that."""
+    sealed: SealedDecision | None = None
+
+    @property
+    def explanation(self) -> Explanation | None:
+        """Why; None: nothing was decided."""
+        return None if self.sealed is None else self.sealed.explanation
+
+    @property
+    def nodes(self) -> tuple[NodeLine, ...]:
+        """What the pod met on nodes: the nearest misses of a pod that was not placed, or all."""
+        return self.hosts if self.sealed is None else tuple(self.sealed.explanation.nodes)

@@ -5,8 +5,8 @@ from collections import Counter
 import msgspec
 
 from vramline.explain.cards import CardState, card_state
-from vramline.explain.decision import NodeLine
 from vramline.explain.figures import Basis
+from vramline.explain.lines import NodeLine
 from vramline.model.ask import PolicyName, RealtimeMode
 from vramline.simulate.outcome import Outcome, Status
 from vramline.simulate.run import Run

@@ -1,0 +1,259 @@
+"""What one class of asks meets on every card and node: kept from ask to ask, judged anew where it changed.
+
+Pods come in classes: the next one asks for what another asked for before. Between the two a few nodes
+changed, and the scene knows which. What is on a board is exactly what judging everything anew would say.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from vramline.decide.filters import (
+    fitting_cards,
+    node_code_of_cards,
+    refuse_for_good,
+    refuse_for_now,
+    shortfall,
+)
+from vramline.decide.fragments import Cards, OnKinds, cost_in_steps, weigh_sets, weigh_singles
+from vramline.decide.loans import Loans
+from vramline.decide.prospects import Prospects, can_look_ahead
+from vramline.decide.realtime import Look, prefer
+from vramline.decide.scene import Rows, Scene
+from vramline.decide.scores import TIER, UNREACHABLE, card_costs, chosen_cost, with_tiers
+from vramline.decide.weighing import (
+    THINKS_AHEAD,
+    Outlook,
+    best_fitting,
+    on_kinds_of,
+    outlook_of,
+)
+from vramline.model.ask import Ask, PolicyName
+from vramline.model.columns import GpuColumns
+from vramline.model.fleet import Fleet
+from vramline.model.reason import CODE_OF, FITS, Reason
+
+__all__ = ["Board", "board_of"]
+
+_BYTES = 64 * 2**20
+"""How much memory the boards of a scene may take together."""
+_LEAST = 8
+"""How many boards are kept however large they are."""
+
+_NEAR = np.arange(len(Reason) + 1, dtype=np.int8)
+_NEAR[[CODE_OF[Reason.INSUFFICIENT_VRAM], CODE_OF[Reason.GPU_TOO_SMALL]]] = FITS
+"""Code by code: what is left of it if memory is all that a card lacks."""
+_TOO_FEW = np.int8(CODE_OF[Reason.NOT_ENOUGH_GPUS])
+
+_NOTHING = OnKinds(0, None, np.zeros(0), np.zeros(0))
+
+Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The blocks that are judged anew, as if they were all; arrays are by row of the part."""
+
+    blocks: Ints
+    columns: GpuColumns
+    rows: Rows
+    look: Look
+    sizes: Ints
+    left: Ints
+    codes: Codes
+
+    def fitting(self) -> tuple[Ints, Cards]:
+        """Return the cards that fit: which rows of the part they are, and what they are like."""
+        here = (self.codes == FITS).nonzero()[0]
+        columns = self.columns
+        return here, Cards(columns.block[here], self.left[here], columns.kind[here], self.sizes[here])
+
+
+class Board:
+    """The verdicts on one class of asks under one policy."""
+
+    def __init__(self, fleet: Fleet, scene: Scene, ask: Ask, policy: PolicyName) -> None:
+        columns, blocks = fleet.columns, len(fleet.columns.blocks)
+        self.policy = policy
+        self.sizes = scene.sizes_of(columns, ask.size)
+        """By row: what the ask means there."""
+        self.row_codes = np.zeros(len(columns), dtype=np.int8)
+        self.fitting = np.zeros(blocks, dtype=np.int64)
+        """By block: how many cards fit and may be taken together."""
+        self.lacking = np.zeros(blocks, dtype=np.int64)
+        """By block: MiB lacking in all; UNREACHABLE where memory alone would not help."""
+        self.node_codes: Codes = np.zeros(0, dtype=np.int8)
+        self.scores: Ints | None = None
+        """By node number; None: the policy does not think ahead, or knows too little to."""
+        self.picks = np.zeros(blocks, dtype=np.int64)
+        """By block: the row that is taken where one card is wanted; holds only where there are scores."""
+        self.meaning = _NOTHING
+        """What the ask is to each kind of card, if the policy thinks ahead."""
+        self.loans = Loans()
+        self._final = refuse_for_good(columns, ask, self.sizes)
+        self._verdicts = np.zeros(blocks, dtype=np.int8)
+        self._costs = np.zeros(blocks, dtype=np.int64)
+        self._open: Codes | None = None
+        self._prospects: Prospects | None = None
+        self._seen = 0
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes; sizes are shared with others."""
+        return 2 * self.row_codes.nbytes + 6 * self.fitting.nbytes
+
+    def fork(self) -> "Board":
+        """Return the same for a copy of the fleet."""
+        copy: Board = object.__new__(Board)
+        copy.__dict__.update(self.__dict__)
+        copy.loans = Loans(self.loans.give())
+        return copy
+
+    def renew(self, fleet: Fleet, scene: Scene, ask: Ask, *, now: float) -> None:
+        """Judge anew what changed in the scene since the last ask of the class."""
+        outlook = self._look_ahead(fleet, scene, ask)
+        blocks, is_open = scene.changed_since(self._seen), fleet.node_codes()
+        if not len(blocks) and is_open is self._open:
+            return
+        if self.loans.must_copy:
+            self._own_arrays()
+        if len(blocks):
+            self._judge(self._part(fleet, scene, ask, blocks, now=now), ask, outlook)
+        self._seen = scene.version
+        self._tell_nodes(fleet, is_open, blocks)
+
+    def _look_ahead(self, fleet: Fleet, scene: Scene, ask: Ask) -> Outlook | None:
+        """Think of the pods to come, if the policy does; other prospects than before make all costs void."""
+        thinks = self.policy in THINKS_AHEAD and can_look_ahead(fleet)
+        outlook = outlook_of(fleet, scene) if thinks else None
+        prospects = None if outlook is None else outlook.prospects
+        if prospects is not self._prospects:
+            self._prospects, self._seen, self._open = prospects, 0, None
+            self.meaning = _NOTHING if prospects is None else on_kinds_of(fleet.columns, prospects, ask)
+        return outlook
+
+    def _part(self, fleet: Fleet, scene: Scene, ask: Ask, blocks: Ints, *, now: float) -> _Part:
+        columns, rows = fleet.columns.part(blocks)
+        look, sizes = scene.look_at(columns, rows, now=now), self.sizes[rows]
+        codes = refuse_for_now(look, ask, sizes, self._final[rows])
+        return _Part(blocks, columns, rows, look, sizes, scene.left[rows], codes)
+
+    def _judge(self, part: _Part, ask: Ask, outlook: Outlook | None) -> None:
+        blocks, columns = part.blocks, part.columns
+        short = shortfall(part.sizes, part.look.free)
+        fitting = fitting_cards(columns, ask, part.codes)
+        nearest = _TOO_FEW if ask.gpus > 1 else node_code_of_cards(columns, part.codes, short)
+        self.row_codes[part.rows], self.fitting[blocks] = part.codes, fitting
+        self.lacking[blocks] = chosen_cost(columns, ask, _NEAR[part.codes], short)
+        self._verdicts[blocks] = np.where(fitting >= ask.gpus, np.int8(FITS), nearest)
+        if outlook is not None and ask.gpus == 1:
+            self._weigh_one(part, ask, outlook)
+        elif outlook is not None:
+            self._weigh_several(part, ask, outlook)
+
+    def _weigh_one(self, part: _Part, ask: Ask, outlook: Outlook) -> None:
+        """Write the cost of the cheapest card of each block, and which one it is."""
+        self._costs[part.blocks] = UNREACHABLE
+        here, cards = part.fitting()
+        if not len(here):
+            return
+        tiers = prefer(part.look, part.sizes)[here]
+        some = _unlike_the_one_before(cards, tiers)
+        here, tiers = here[some], tiers[some] * TIER
+        local = cards.block[some]
+        cards = Cards(part.blocks[local], cards.left[some], cards.kind[some], cards.size[some])
+        terms = weigh_singles(outlook.prospects, outlook.standing, cards, self.meaning)
+        costs = cost_in_steps(self.policy, outlook.prospects, terms)
+        order = tiers + costs
+        if ask.gpu_policy is not None and ask.gpu_policy is not self.policy:
+            order = tiers + card_costs(part.look, ask.gpu_policy, part.sizes)[here]
+        best = _first_lowest(local, order)
+        chosen = cards.block[best]
+        self._costs[chosen] = (tiers + costs)[best]
+        rows = part.rows
+        self.picks[chosen] = here[best] + (rows.start or 0) if isinstance(rows, slice) else rows[here[best]]
+
+    def _weigh_several(self, part: _Part, ask: Ask, outlook: Outlook) -> None:
+        _, cards = part.fitting()
+        taken, standing = best_fitting(cards, ask.gpus), outlook.standing.of(part.blocks)
+        terms = weigh_sets(outlook.prospects, standing, taken, self.meaning)
+        costs = cost_in_steps(self.policy, outlook.prospects, terms)
+        by_card = card_costs(part.look, ask.gpu_policy or self.policy, part.sizes)
+        by_card = by_card + prefer(part.look, part.sizes) * TIER
+        chosen = chosen_cost(part.columns, ask, part.codes, by_card)
+        self._costs[part.blocks] = with_tiers(chosen, costs)
+
+    def _tell_nodes(self, fleet: Fleet, is_open: Codes, blocks: Ints) -> None:
+        """Bring codes and scores of nodes in line with those of their blocks."""
+        nodes = fleet.columns.node_of_block
+        if is_open is not self._open:
+            blocks = (nodes >= 0).nonzero()[0]
+            self.node_codes = is_open.copy()
+            self.scores = None
+            if self._prospects is not None:
+                self.scores = np.full(len(is_open), -UNREACHABLE, dtype=np.int64)
+            self._open = is_open
+        nodes = nodes[blocks]
+        if (nodes < 0).any():
+            nodes, blocks = nodes[nodes >= 0], blocks[nodes >= 0]
+        self.node_codes[nodes] = np.where(is_open[nodes] == FITS, self._verdicts[blocks], is_open[nodes])
+        if self.scores is not None:
+            self.scores[nodes] = -self._costs[blocks]
+
+    def _own_arrays(self) -> None:
+        self.row_codes, self.fitting = self.row_codes.copy(), self.fitting.copy()
+        self.lacking, self.node_codes = self.lacking.copy(), self.node_codes.copy()
+        self.scores = None if self.scores is None else self.scores.copy()
+        self.picks, self._verdicts, self._costs = self.picks.copy(), self._verdicts.copy(), self._costs.copy()
+        self.loans.copied()
+
+
+class _Boards:
+    """The boards of one scene, by class of ask and policy."""
+
+    def __init__(self) -> None:
+        self.by_class: OrderedDict[Hashable, Board] = OrderedDict()
+
+    def fork(self) -> "_Boards":
+        """Return the same for a copy of the fleet."""
+        copy = _Boards()
+        copy.by_class = OrderedDict((key, board.fork()) for key, board in self.by_class.items())
+        return copy
+
+
+def board_of(fleet: Fleet, scene: Scene, ask: Ask, *, now: float) -> Board:
+    """Return the board for an ask as things are now. The scene has been renewed."""
+    policy = ask.node_policy or scene.rules.policy
+    boards: _Boards = scene.built.setdefault("boards", _Boards())
+    key = (ask.size, ask.gpus, ask.cores, ask.cpu_milli, ask.constraints, policy, ask.gpu_policy)
+    board = boards.by_class.get(key)
+    if board is None:
+        board = boards.by_class[key] = Board(fleet, scene, ask, policy)
+        if len(boards.by_class) > max(_LEAST, _BYTES // max(board.nbytes, 1)):
+            boards.by_class.popitem(last=False)
+    boards.by_class.move_to_end(key)
+    board.renew(fleet, scene, ask, now=now)
+    return board
+
+
+def _unlike_the_one_before(cards: Cards, tiers: Ints) -> Ints:
+    """Leave out cards that are like the one before them on the same node: they cost the same."""
+    same = (
+        (cards.block[1:] == cards.block[:-1])
+        & (cards.left[1:] == cards.left[:-1])
+        & (cards.kind[1:] == cards.kind[:-1])
+        & (tiers[1:] == tiers[:-1])
+    )
+    return (np.concatenate([[True], ~same])).nonzero()[0]
+
+
+def _first_lowest(groups: Ints, values: Ints) -> Ints:
+    """Return for each group (ascending) where its lowest value is first."""
+    order = np.lexsort((values, groups))
+    groups = groups[order]
+    first: Ints = order[np.concatenate([[True], groups[1:] != groups[:-1]])]
+    return first

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from vramline.cli.cluster_tables import gpus_table, shorten
 from vramline.cli.text import printable
-from vramline.explain.decision import Explanation
+from vramline.explain.decision import Alternative, Explanation
 from vramline.explain.lines import CardLine, NodeLine
 from vramline.explain.pods import PodStory, PodView
 from vramline.model.reason import Reason
@@ -21,6 +21,8 @@ __all__ = ["STATUS_STYLES", "pod_story"]
 _NODES = 3
 """How many nodes are shown with their arithmetic."""
 _CARDS = 8
+_SCORES = 3
+"""How many of the best nodes are shown with what their scores are made of."""
 _HISTORY = 8
 STATUS_STYLES = {"Pending": "yellow", "Running": "green", "Bound": "green", "Releasing": "cyan"}
 
@@ -36,6 +38,9 @@ def pod_story(story: PodStory, *, width: int, plain: bool) -> RenderableType:
     parts += [_line(f"! {warning}", "yellow") for warning in explanation.warnings]
     parts += _cards(story, width=width, plain=plain)
     parts += _arithmetic(story, explanation)
+    parts += _section(
+        f"scores by {explanation.policy}", [_say_score(a) for a in explanation.alternatives[:_SCORES]]
+    )
     parts += _section("what would change that", [c.sentence for c in explanation.counterfactuals])
     parts += _section("what the last decision saw differently than the one before", story.changed)
     parts += _section("decisions", list(_history(story)))
@@ -69,6 +74,12 @@ def _line(text: str, style: str = "") -> RenderableType:
 
 def _section(title: str, lines: list[str]) -> list[RenderableType]:
     return [_heading(title), *map(_line, lines)] if lines else []
+
+
+def _say_score(node: Alternative) -> str:
+    """Say what a score is made of: values times their weights."""
+    terms = " + ".join(f"{term.term} {term.value:,.6g} × {term.weight:g}" for term in node.terms)
+    return f"{node.node}: {node.score:,} = {terms}"
 
 
 def _arithmetic(story: PodStory, explanation: Explanation) -> list[RenderableType]:

@@ -118,7 +118,9 @@ def take_stock(prospects: Prospects, cards: Cards, starts: Ints, cpu: Ints) -> S
     np.add.reduceat(hits, starts, axis=0, dtype=np.float64, out=by_class[0])
     np.add.reduceat(cards.left[:, None] * hits, starts, axis=0, dtype=np.float64, out=by_class[1])
     np.multiply(sizes[starts], prospects.gpus, out=by_class[2])
-    return Standing(by_class, np.array([cpu, *_usable(prospects, *by_class, cpu)]))
+    number, amount, feeds = by_class
+    left = cpu.astype(np.float64)
+    return Standing(by_class, np.array([left, *_usable(prospects, number, amount, feeds, left)]))
 
 
 def weigh_singles(prospects: Prospects, standing: Standing, cards: Cards, ask: OnKinds) -> Terms:
@@ -167,7 +169,8 @@ def weigh_sets(prospects: Prospects, standing: Standing, taken: Cards, ask: OnKi
 
 def weigh_cpu(prospects: Prospects, standing: Standing, cpu: int) -> Terms:
     """Return what a pod without GPUs spoils on each node."""
-    usable, lasting = _usable(prospects, *standing.by_class, standing.in_all[0] - cpu)
+    number, amount, feeds = standing.by_class
+    usable, lasting = _usable(prospects, number, amount, feeds, standing.in_all[0] - cpu)
     unit = 1000.0 / prospects.reference
     nothing = np.zeros(len(usable))
     return Terms(

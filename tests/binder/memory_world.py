@@ -15,7 +15,7 @@ from kubernetes_builders import container, node_object, pod_object, report
 from scheduler.memory_store import MemoryStore
 from vramline.binder.binder import Binder
 from vramline.binder.holds import Holds
-from vramline.binder.keeper import Keeper, LostCard
+from vramline.binder.keeper import Keeper, LostCard, Stranger
 from vramline.binder.maker import Maker
 from vramline.binder.parts import Parts
 from vramline.binder.requests import Requests
@@ -31,7 +31,7 @@ from vramline.wire.ledger_v1alpha1 import GpuLedger
 from vramline.wire.platform_profile import PlatformProfile
 from vramline.wire.reservation_pod import Reservation, ReservationOptions
 
-__all__ = ["CARD_MIB", "NODES", "OPTIONS", "Replica", "World", "shared_pod", "whole_pod"]
+__all__ = ["CARD_MIB", "NODES", "OPTIONS", "Replica", "World", "has_ended", "shared_pod", "whole_pod"]
 
 NODES = {"n1": 3, "n2": 1}
 CARD_MIB = 24_100
@@ -96,8 +96,9 @@ class World(MemoryStore):
         made_at = NOW + dt.timedelta(seconds=self._made)
         meta = msgspec.structs.replace(pod.metadata, uid=uid, creation_timestamp=made_at)
         self._store(msgspec.structs.replace(pod, metadata=meta))
+        stored = self.pods[uid]
         await self._network()
-        return Failed("timed out") if self._loses_answer() else self.pods[uid]
+        return Failed("timed out") if self._loses_answer() else stored
 
     async def end_pod(self, namespace: str, reservation: Reservation, *, now: bool) -> Failed | None:
         await self._network()
@@ -192,12 +193,12 @@ class World(MemoryStore):
     def reboot(self, node: str) -> None:
         """kubelet forgets what it gave, and rejects whoever had a device."""
         for uid, pod in list(self.pods.items()):
-            here = pod.spec is not None and pod.spec.node_name == node and not _has_ended(pod)
+            here = pod.spec is not None and pod.spec.node_name == node and not has_ended(pod)
             if here and self.given.pop(uid, ""):
                 self.set_status(uid, phase="Failed", reason="UnexpectedAdmissionError")
 
     def _admit(self, uid: str, pod: PodObject) -> None:
-        if _has_ended(pod) or not _wants_device(pod):
+        if has_ended(pod) or not _wants_device(pod):
             return
         free = self.free_devices((pod.spec or PodSpec()).node_name or "")
         if not free:
@@ -241,7 +242,7 @@ class Replica:
         self.world = world
         self.now = 1_000.0
         self.epoch: int | None = epoch
-        self.lost: list[LostCard] = []
+        self.told: list[LostCard | Stranger] = []
         self.live = LiveState(Rules(), clock=lambda: self.now, release_grace_s=60.0)
         for name, count in NODES.items():
             cards = [
@@ -261,7 +262,7 @@ class Replica:
         binder = Binder(self.parts, within_s=within_s)
         self.committer = Committer(self.live, world, lambda: self.epoch, holder=binder, apart_s=0.0)
         self.keeper = Keeper(
-            self.parts, epoch=lambda: self.epoch, bind=self.committer.bind, tell=self.lost.append
+            self.parts, epoch=lambda: self.epoch, bind=self.committer.bind, tell=self.told.append
         )
 
     def hear(self, most: int | None = None) -> None:
@@ -288,7 +289,8 @@ class Replica:
             self.hear()
 
 
-def _has_ended(pod: PodObject) -> bool:
+def has_ended(pod: PodObject) -> bool:
+    """Whether kubelet runs it no more, or never did."""
     return pod.status is not None and pod.status.phase in ("Failed", "Succeeded")
 
 

@@ -23,6 +23,8 @@ class Holds:
         self._by_uid: dict[str, Reservation] = {}
         self._ending: set[str] = set()
         self._gone: deque[str] = deque(maxlen=_REMEMBERED)
+        self.touched: set[str] = set()
+        """Nodes whose reservations changed; whoever looks after them takes them out."""
         self._changed = asyncio.Event()
 
     def nodes(self) -> set[str]:
@@ -43,11 +45,14 @@ class Holds:
             return  # a watch that lags behind our own writes
         self._by_uid[read.uid] = read
         if known is None or _says(known) != _says(read):
+            self.touched.add(read.node)
             self.wake()
 
     def drop(self, uid: str) -> None:
         """A pod is gone."""
-        if self._by_uid.pop(uid, None) is not None:
+        gone = self._by_uid.pop(uid, None)
+        if gone is not None:
+            self.touched.add(gone.node)
             self._ending.discard(uid)
             self._gone.append(uid)
             self.wake()

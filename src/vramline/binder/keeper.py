@@ -20,13 +20,16 @@ from vramline.model.cluster import BindOutcome
 from vramline.model.decision import Placement
 from vramline.model.pod import Pod, PodPhase
 from vramline.wire import keys
-from vramline.wire.bind_request_v1alpha1 import BindRequest
+from vramline.wire.bind_request_v1alpha1 import BindPhase, BindRequest
 from vramline.wire.reservation_pod import Reservation
 
-__all__ = ["Keeper", "LostCard"]
+__all__ = ["Keeper", "LostCard", "Stranger"]
 
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
+_NODES_AT_ONCE = 250
+_RECORDS_EVERY = 3
+"""In every so many rounds records are completed; a round is a second or less."""
 _RECORDS_AT_ONCE = 20
 """How many records of binds are completed in one round: thousands may lack one after an upgrade."""
 
@@ -37,6 +40,16 @@ class LostCard:
 
     node: str
     card: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """A pod to which kubelet gave devices and that Vramline did not place, and what it holds by the books."""
+
+    node: str
+    pod: str
+    holds: tuple[tuple[str, int], ...]
+    """Cards and MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +67,7 @@ class Keeper:
         *,
         epoch: Callable[[], int | None],
         bind: Callable[[str, str], Awaitable[BindOutcome]],
-        tell: Callable[[LostCard], None] = lambda _: None,
+        tell: Callable[[LostCard | Stranger], None] = lambda _: None,
     ) -> None:
         self._books, self._holds, self._maker = parts.books, parts.holds, parts.maker
         self._requests, self._store, self._clock = parts.requests, parts.store, parts.clock
@@ -62,6 +75,8 @@ class Keeper:
         self._bind = bind
         self._tell = tell
         self._pauses: dict[str, _Pause] = {}
+        self._last = ""
+        self._rounds = 0
         self._resuming: dict[str, asyncio.Task[None]] = {}
         self._log = structlog.get_logger()
 
@@ -70,10 +85,21 @@ class Keeper:
         if self._epoch() is None:
             return
         await self.take_up()
-        for name in sorted(self._holds.nodes() | self._nodes_with_claims()):
+        for name in self._next_nodes():
             if self._epoch() is not None:
                 await self._keep(name)
-        await self._complete_records()
+        if self._rounds % _RECORDS_EVERY == 0:
+            await self._complete_records()
+        self._rounds += 1
+
+    def _next_nodes(self) -> list[str]:
+        """Return the nodes where something happened, and some of all others in turn: there may be many."""
+        touched, self._holds.touched = self._holds.touched, set()
+        every = sorted(self._holds.nodes() | self._nodes_with_claims())
+        later = [name for name in every if name > self._last]
+        turn = (later + every[: len(every) - len(later)])[:_NODES_AT_ONCE]
+        self._last = turn[-1] if turn else ""
+        return [*sorted(touched - set(turn)), *turn]
 
     async def take_up(self) -> None:
         """End or go on with every bind that was begun and is not under way here."""
@@ -93,7 +119,9 @@ class Keeper:
         self._log.info("bind.resumed", pod=pod.key, node=request.node, attempts=request.attempts)
         try:
             outcome = await self._bind(pod.uid, request.node)
-            if outcome.refused and self._requests.is_pending(pod) and not self._books.is_held(pod.uid):
+            now = self._books.pods.get(pod.uid)
+            waits = now is not None and now.node is None and not self._books.is_held(pod.uid)
+            if outcome.refused and waits and self._requests.is_pending(pod):
                 await self._requests.end(request, pod, outcome.refused)
         finally:
             del self._resuming[pod.uid]
@@ -109,6 +137,8 @@ class Keeper:
             if not is_held_by_reservations(node) and not self._holds.on(name):
                 return
             situation = situation_of(self._books, self._holds, node)
+            if situation.strangers:
+                self._name_strangers(name)
             upkeep = plan_upkeep(situation, claimed_on(self._books, node))
             for each in upkeep.end:
                 if each.failure or await self._is_over(each):
@@ -118,6 +148,13 @@ class Keeper:
                 problem = await self._maker.make(situation, upkeep.make[0])
                 if problem:
                     self._log.warning("reservation.unmade", node=name, problem=problem)
+
+    def _name_strangers(self, name: str) -> None:
+        """Say on the node whom kubelet gave devices without asking us; their memory is counted."""
+        for pod in self._books.pods_on(name):
+            if pod.holds_devices and not _is_ours(pod) and pod.namespace != self._holds.namespace:
+                claims = self._books.fleet.ledger.of_pod(pod.uid)
+                self._tell(Stranger(name, pod.key, tuple((claim.gpu, claim.mib) for claim in claims)))
 
     async def _end_forgotten(self, reservation: Reservation) -> None:
         """End a reservation on a node that left: no kubelet is there to end it."""
@@ -170,18 +207,23 @@ class Keeper:
         return {gpu.node for gpu in found if gpu is not None}
 
     async def _complete_records(self) -> None:
-        """Write the record of binds whose end nobody had the time to write."""
+        """Write the record of binds whose end nobody had the time to write, or that a lost answer hid."""
         written = 0
         for pod in list(self._books.pods.values()):
             if written >= _RECORDS_AT_ONCE or self._epoch() is None:
                 return
             if pod.phase not in (PodPhase.BOUND, PodPhase.RUNNING) or not _is_ours(pod):
                 continue
-            if self._requests.of(pod) is None and not self._books.is_held(pod.uid) and pod.allocation:
-                written += 1
-                await self._requests.close(
-                    pod, Placement(node=pod.node or "", gpus=pod.allocation.gpus), refused=""
-                )
+            request = self._requests.of(pod)
+            if self._books.is_held(pod.uid) or (request and request.phase is BindPhase.SUCCEEDED):
+                continue
+            written += 1
+            given = () if pod.allocation is None else pod.allocation.gpus
+            placement = Placement(node=pod.node or "", gpus=given)
+            if request is None:
+                await self._requests.close(pod, placement, refused="")
+            else:
+                await self._requests.end(request, pod, refused="")
 
 
 def _is_ours(pod: Pod) -> bool:

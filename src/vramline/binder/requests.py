@@ -79,7 +79,7 @@ class Requests:
     async def end(self, request: BindRequest, pod: Pod, refused: str) -> str:
         """Store how an attempt ended that another process, or an earlier start of this one, began."""
         given = pod.allocation.gpus if pod.allocation is not None and not refused else ()
-        placement = Placement(node=request.node, gpus=tuple(given) or request.gpus)
+        placement = Placement(node=pod.node or request.node, gpus=tuple(given) or request.gpus)
         self._open.add(pod.uid)
         return await self.close(pod, placement, refused)
 

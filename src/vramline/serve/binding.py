@@ -8,7 +8,7 @@ import structlog
 
 from vramline.binder.binder import Binder
 from vramline.binder.holds import Holds
-from vramline.binder.keeper import Keeper, LostCard
+from vramline.binder.keeper import Keeper, LostCard, Stranger
 from vramline.binder.kube_store import KubeBinderStore
 from vramline.binder.maker import Maker
 from vramline.binder.parts import Parts
@@ -66,7 +66,7 @@ class Binding:
             self._parts,
             epoch=committer.term,
             bind=committer.bind,
-            tell=lambda lost: tell(notice_of_lost_card(lost)),
+            tell=lambda trouble: tell(notice_of_trouble(trouble)),
         )
         await synced.wait()
         while True:
@@ -84,13 +84,22 @@ def open_binding(client: KubeClient, live: LiveState, settings: Settings) -> Bin
     return Binding(client, live, settings)
 
 
-def notice_of_lost_card(lost: LostCard) -> Notice:
-    """Say on its Node that kubelet gave a shared card to somebody else."""
+def notice_of_trouble(trouble: LostCard | Stranger) -> Notice:
+    """Say on its Node that kubelet gave a shared card, or any, to somebody whom Vramline did not place."""
+    if isinstance(trouble, LostCard):
+        reason = "CardNotHeld"
+        note = (
+            f"GPU {trouble.card} is shared by pods, and kubelet has no device left to reserve it with:"
+            " a pod that Vramline did not place may have been given the same card"
+        )
+    else:
+        reason = "BypassingPod"
+        held = ", ".join(f"{mib} MiB of {card}" for card, mib in trouble.holds) or "nothing yet"
+        note = f"kubelet gave GPU devices to {trouble.pod}, which Vramline did not place; counted: {held}"
     return Notice(
-        regarding=Regarding(kind="Node", name=lost.node, uid=lost.node),
-        reason="CardNotHeld",
+        regarding=Regarding(kind="Node", name=trouble.node, uid=trouble.node),
+        reason=reason,
         action="Reserving",
-        note=f"GPU {lost.card} is shared by pods, and kubelet has no device left to reserve it with:"
-        " a pod that Vramline did not place may have been given the same card",
+        note=note,
         severity=Severity.WARNING,
     )

@@ -29,6 +29,8 @@ _KNOWN = {
     keys.ASK,
     keys.ALLOCATION,
     keys.VISIBLE_DEVICES,
+    keys.RESERVED_GPU,
+    keys.RESERVES,
 }
 _CHOICES = (
     keys.HAMI_USE_TYPE,

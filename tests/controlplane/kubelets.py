@@ -123,15 +123,14 @@ class StandInKubelets:
                 return
             taken = {device for ids in self.given.values() for device in ids}
             free = [device for device in self._devices[node] if device not in taken]
-            count = _wanted(pod)
-            if count <= len(free):
-                chosen = [self._pick(free) for _ in range(count)]
+            count, left = _wanted(pod), len(free)
+            chosen = [self._pick(free) for _ in range(count)] if count <= left else []
+            if count <= left:
                 self.given[uid], self.names[uid] = chosen, _name(pod)
-        if count > len(free):
-            why = f"Allocate failed due to no devices free: {count} wanted, {len(free)} left"
-            self._reject(pod, why)
-            return
-        self._start(pod, chosen)
+        if count > left:
+            self._reject(pod, f"Allocate failed due to no devices free: {count} wanted, {left} left")
+        else:
+            self._start(pod, chosen)
 
     def _pick(self, free: list[str]) -> str:
         chosen = self.choose(free) if self.choose is not None else self._random.choice(free)

@@ -29,11 +29,11 @@ def vramline(plane: ControlPlane, world: World) -> Iterator[VramlineProcess]:
     world.add_node("warm", SIZE)
     with run_scheduler(plane, env=RESERVES) as process:
         configuration = extender_configuration(process.port)
-        configuration["profiles"].append({"schedulerName": "other"})
         configuration |= {"podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 1}
         resources = [{"name": "nvidia.com/gpu", "ignoredByScheduler": False}]
         configuration["extenders"][0]["managedResources"] += resources
         plane.start_scheduler(configuration)
+        plane.start_scheduler({"profiles": [{"schedulerName": "other"}]})
         yield process
 
 
@@ -117,3 +117,68 @@ def test_the_first_pod_on_a_card_gets_a_reservation_and_the_second_one_shares_it
 
     world.end("first", "second")
     wait_until(lambda: not has_left_overs(world, node), "the end of the reservation", seconds=60.0)
+
+
+@pytest.mark.usefixtures("vramline")
+@pytest.mark.parametrize("scheduler", ["vramline", "other"], ids=["placed by us", "placed behind our back"])
+@pytest.mark.parametrize("order", ["whole first", "shared first"])
+def test_whole_and_shared_pods_never_meet_on_a_card(
+    world: World, node: str, scheduler: str, order: str
+) -> None:
+    add(world, node, SIZE, SIZE)
+    pods = [whole("whole", node, scheduler), shared("sharing", 8_000, node)]
+
+    for pod in pods if order == "whole first" else reversed(pods):
+        world.create(pod)
+        wait_bound(world, pod["metadata"]["name"])
+    world.create(shared("large", 16_000, node))
+    world.create(shared("further", 7_000, node))
+    wait_bound(world, "further")
+
+    wait_until(lambda: len(world.kubelets.cards_of(name="whole")) == 1, "kubelet to start the whole pod")
+    taken = world.card_of("whole") if scheduler == "vramline" else world.kubelets.cards_of(name="whole")[0]
+    assert taken not in {world.card_of("sharing"), world.card_of("further")}
+    assert world.card_of("sharing") == world.card_of("further")
+    assert not world.is_bound("large")
+
+
+@pytest.mark.usefixtures("vramline")
+def test_a_card_advertised_a_hundred_times_never_holds_more_than_itself(world: World, node: str) -> None:
+    (card,) = add(world, node, 32_600, replicas=100)
+    fraction = shared("quarter", 1, node)
+    fraction["metadata"]["annotations"] = {"gpu-fraction": "0.25"}
+    for pod in (*(shared(f"sliced-{n}", 8_000, node) for n in range(3)), fraction, whole("slot", node)):
+        world.create(pod)
+    wait_bound(world, "sliced-0", "sliced-1", "sliced-2", "slot", "quarter")
+    world.create(shared("fifth", 8_000, node))
+
+    names = ["sliced-0", "sliced-1", "sliced-2", "quarter", "slot"]
+    assert {world.card_of(name) for name in names} == {card}
+    promised = promised_on(world, node)
+    assert promised == 3 * 8_000 + 32_500 // 4 + 32_500 // 100
+    assert not world.is_bound("fifth")
+
+
+@pytest.mark.usefixtures("vramline")
+def test_a_pod_that_went_round_us_on_a_sliced_card_is_counted_and_the_node_says_so(
+    world: World, node: str
+) -> None:
+    (card,) = add(world, node, 32_600, replicas=4)
+    world.create(whole("bypassing", node, "other"))
+    wait_bound(world, "bypassing")
+    world.create(shared("three-quarters", 24_000, node))
+    wait_bound(world, "three-quarters")
+    world.create(shared("too-much", 1_000, node))
+
+    def said() -> list[str]:
+        events = world.admin.get("/apis/events.k8s.io/v1/events").json()["items"]
+        return [event["note"] for event in events if event["reason"] == "BypassingPod"]
+
+    wait_until(lambda: any("default/bypassing" in note for note in said()), "the event", seconds=60.0)
+    assert any(f"8125 MiB of {card}" in note for note in said())
+    assert not world.is_bound("too-much")
+
+
+def promised_on(world: World, node: str) -> int:
+    ledger = world.admin.get(f"/apis/vramline.io/v1alpha1/gpuledgers/{node}").json()
+    return sum(claim["mib"] for claims in ledger["spec"]["claims"].values() for claim in claims)

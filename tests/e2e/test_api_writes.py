@@ -103,12 +103,12 @@ def test_pods_that_come_together_share_the_writes_of_the_ledger(
 
 
 @pytest.mark.usefixtures("vramline")
-def test_a_pod_that_fits_nowhere_costs_one_event_and_leaves_the_condition_to_kube_scheduler(
+def test_a_pod_that_fits_nowhere_costs_one_event_and_one_condition(
     plane: ControlPlane, admin: httpx.Client
 ) -> None:
     writes = Writes(plane)
     admin.post(PODS, json=gpu_pod("large", 90_000)).raise_for_status()
-    wait_until(lambda: writes.of(KUBE_SCHEDULER)["patch pods/status"] == 1, "the condition")
-    wait_until(lambda: writes.of(OURS).total() == 1, "our event")
+    wait_until(lambda: writes.of(KUBE_SCHEDULER)["patch pods/status"] == 1, "kube-scheduler's condition")
+    wait_until(lambda: writes.of(OURS).total() == 2, "our event, and our condition once it has waited")
 
-    assert writes.of(OURS) == {"create events": 1}
+    assert writes.of(OURS) == {"create events": 1, "patch pods/status": 1}

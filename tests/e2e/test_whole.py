@@ -180,6 +180,21 @@ def test_a_pod_that_waits_gets_one_event_and_a_bound_one_none(
     assert counts[pending["metadata"]["name"]] == 1
 
 
+def test_a_pod_that_waits_carries_the_reason_with_its_figures(
+    admin: httpx.Client, deployed: list[dict[str, Any]]
+) -> None:
+    [pending] = [pod for pod in deployed if not pod["spec"].get("nodeName")]
+    path = f"/api/v1/namespaces/team/pods/{pending['metadata']['name']}"
+
+    def told() -> dict[str, Any]:
+        conditions = admin.get(path).json()["status"].get("conditions", [])
+        return next((each for each in conditions if each["type"] == "vramline.io/Placed"), {})
+
+    wait_until(lambda: bool(told()), "the condition")
+    assert (told()["status"], told()["reason"]) == ("False", "InsufficientVram")
+    assert f"closest sliced/{CARD}, short by 7,500 MiB" in told()["message"]
+
+
 def own_events(admin: httpx.Client, pod: str) -> list[dict[str, Any]]:
     items = admin.get("/apis/events.k8s.io/v1/namespaces/team/events").json()["items"]
     return [

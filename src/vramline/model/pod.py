@@ -97,6 +97,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """Who is to place it, by the name in its spec."""
     is_plain: bool = True
     """Whether nothing in it depends on where other pods or volumes are, or prefers some nodes to others."""
+    told: str = ""
+    """The reason for its waiting that stands in its status; empty: none does."""
     preempts_on: str | None = None
     """The node from which others were sent away for it: what it asks for is kept for it there."""
     holds_devices: bool = False

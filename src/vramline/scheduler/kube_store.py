@@ -4,6 +4,7 @@ import datetime as dt
 
 from vramline.kube.client import Binding as KubeBinding
 from vramline.kube.client import KubeClient, Patch
+from vramline.kube.events import shorten
 from vramline.kube.failures import (
     AmbiguousError,
     ApiError,
@@ -15,6 +16,7 @@ from vramline.kube.failures import (
 )
 from vramline.kube.objects import LEDGERS, PODS, ObjectKey, Stored
 from vramline.model.pod import Pod
+from vramline.scheduler.conditions import PlacedCondition
 from vramline.scheduler.store import Binding, Conflict, Done, Refused, Unclear, Written
 from vramline.wire.keys import CONDITION_PLACED, CONDITION_PREEMPTOR
 from vramline.wire.kubernetes import PodObject
@@ -96,6 +98,28 @@ class KubeStore:
         except ApiError as error:
             return Unclear(str(error))
         return stored.value
+
+    async def tell_placed(self, pod: Pod, condition: PlacedCondition) -> Conflict | Unclear | None:
+        """Write whether a pod has its cards; under a strategic merge the UID is a precondition."""
+        now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        told = {
+            "type": CONDITION_PLACED,
+            "status": "True" if condition.placed else "False",
+            "reason": condition.reason,
+            "message": shorten(condition.message),
+            "lastTransitionTime": now,
+        }
+        patch = Patch(
+            {"metadata": {"uid": pod.uid}, "status": {"conditions": [told]}},
+            "application/strategic-merge-patch+json",
+        )
+        try:
+            await self._client.patch(PODS, ObjectKey(pod.name, pod.namespace), patch, subresource="status")
+        except (ConflictError, NotFoundError) as error:
+            return Conflict(str(error))
+        except ApiError as error:
+            return Unclear(str(error))
+        return None
 
     async def nominate_pod(
         self, pod: Pod, version: str, node: str | None, why: str

@@ -1,7 +1,7 @@
 """Events: why a pod waits, that one was placed against the card's word, and what outlived its pod.
 
 Whoever is asked tells, and only the kube-scheduler that leads asks, so every event has one author.
-kube-scheduler itself writes the condition PodScheduled with the same reason; no condition is written here.
+kube-scheduler itself writes the condition PodScheduled, without figures; `scheduler.conditions` writes ours.
 """
 
 from collections.abc import Callable
@@ -27,12 +27,21 @@ _ACTION = "Placing"
 class TellingHistory(History):
     """A history that passes on what pods wait for."""
 
-    def __init__(self, tell: Callable[[Notice], None], capacity: int = 1_000) -> None:
+    def __init__(
+        self,
+        tell: Callable[[Notice], None],
+        capacity: int = 1_000,
+        *,
+        hear: Callable[[DecisionRecord], None] = lambda _: None,
+    ) -> None:
+        """`hear` gets every record that is written down at once: those of pods that wait."""
         super().__init__(capacity)
         self._tell = tell
+        self._hear = hear
 
     def add(self, record: DecisionRecord, case: Callable[[], object] | None = None) -> DecisionRecord:
         """Keep a record, and tell about the pod if it is one that waits."""
+        self._hear(record)
         notice = notice_of(record)
         if notice is not None:
             self._tell(notice)

@@ -30,6 +30,7 @@ from vramline.scheduler.checks import Checks
 from vramline.scheduler.clocks import SteadyClock
 from vramline.scheduler.cluster import RealCluster
 from vramline.scheduler.commit import Committer
+from vramline.scheduler.conditions import PlacedConditions
 from vramline.scheduler.eyes import Eyes
 from vramline.scheduler.keeping import Keeper
 from vramline.scheduler.kube_store import KubeStore
@@ -139,7 +140,8 @@ class SchedulerProcess:
             )
             nominator = self._nominator(live, KubeStore(client), committer.leads, checks.tallies)
             cluster = RealCluster(live, committer, preempter if self._preempts else None, nominator)
-            history = TellingHistory(recorder.record)
+            conditions = PlacedConditions(live, KubeStore(client), committer.leads, clock=time.monotonic)
+            history = TellingHistory(recorder.record, hear=conditions.hear)
             keeper = Keeper(cluster, history, self.settings)
             desk = Reservations(live, committer, leader=lambda: elector.holder, tallies=checks.tallies)
             app = _application(cluster, history, feeds, checks, keeper, client)
@@ -152,11 +154,10 @@ class SchedulerProcess:
             )
             async with asyncio.TaskGroup() as tasks:
                 ahead = [] if nominator is None else [nominator.run()]
-                reaping = _reap(committer, live, feeds, recorder)
                 keeping = [keeper.run(feeds.synced), *_keep(binding, committer, feeds, recorder)]
                 telling = [recorder.run(), show_figures(self.metrics_listener, app.render_figures)]
-                endless = [feeds.run(), reaping, preempter.run(), *telling, *keeping, *ahead]
-                background = [tasks.create_task(each) for each in endless]
+                working = [_reap(committer, live, feeds, recorder), preempter.run(), conditions.run(), *ahead]
+                background = [tasks.create_task(each) for each in (feeds.run(), *working, *telling, *keeping)]
                 leading = tasks.create_task(self._lead(client, elector, feeds, stop))
                 serving = tasks.create_task(server.serve(sockets=[self.listener]))
                 asking = tasks.create_task(self._ask_others(live, stop))

@@ -55,6 +55,7 @@ def read_pod(pod: PodObject) -> Pod:
         nominated=(status.nominated_node_name or None) if waits else None,
         scheduler=spec.scheduler_name or "",
         is_plain=not is_particular(spec),
+        told=_told(status),
         preempts_on=_preempts_on(status) if waits else None,
         holds_devices=any(devices),
         device_containers=devices if any(devices) else (),
@@ -63,6 +64,14 @@ def read_pod(pod: PodObject) -> Pod:
         advances=() if ask is None else read_seals(meta.annotations or {}, subject=subject),
         notes=list_notes(pod, asks=ask is not None),
     )
+
+
+def _told(status: PodStatus) -> str:
+    """Return why a pod waits, as its own status says."""
+    for condition in status.conditions or ():
+        if condition.type == keys.CONDITION_PLACED and condition.status == "False":
+            return condition.reason or ""
+    return ""
 
 
 def _preempts_on(status: PodStatus) -> str | None:

@@ -1,9 +1,11 @@
 """Reservations against a real API server: who leads makes them, and they outlive him."""
 
+import base64
 import json
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,6 +21,8 @@ from controlplane.vramline import (
     gpu_pod,
     run_scheduler,
 )
+from vramline.errors import TransientError
+from vramline.inference.reservation_client import ReservationClient
 
 ADDRESS = "/api/v1/reservations"
 PODS = "/api/v1/namespaces/default/pods"
@@ -96,6 +100,65 @@ def test_a_reservation_ends_when_its_time_is_over_or_its_caller_says_so(
 
         assert process.client.delete(f"{ADDRESS}/{token}").status_code == 200
         assert listed(process) == []
+
+
+def token_for(admin: httpx.Client, account: str, *, may: bool) -> str:
+    """Return the token of a new service account that may create pods, or not."""
+    name = {"metadata": {"name": account}}
+    admin.post("/api/v1/namespaces/default/serviceaccounts", json=name).raise_for_status()
+    if may:
+        rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+        rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}]
+        admin.post(f"{rbac}/roles", json={**name, "rules": rules}).raise_for_status()
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": account}
+        subject = {"kind": "ServiceAccount", "name": account, "namespace": "default"}
+        admin.post(f"{rbac}/rolebindings", json={**name, "roleRef": role, "subjects": [subject]})
+    path = f"/api/v1/namespaces/default/serviceaccounts/{account}/token"
+    made: str = admin.post(path, json={"spec": {}}).raise_for_status().json()["status"]["token"]
+    return made
+
+
+def test_from_outside_who_may_create_pods_there_may_reserve(
+    plane: ControlPlane, admin: httpx.Client, tmp_path: Path
+) -> None:
+    add_gpu_node(admin, "n3", 32_600)
+    secret = {"metadata": {"name": "vramline-webhook-tls"}, "type": "Opaque"}
+    secrets = "/api/v1/namespaces/vramline-system/secrets"
+    admin.post(secrets, json=secret).raise_for_status()
+    with run_scheduler(plane, name="outside", options=["--dashboard-listen", "127.0.0.1:0"]) as process:
+        log = process.child.log
+        wait_until(lambda: "dashboard.started" in log.read_text(), "the listener")
+        (line,) = [line for line in log.read_text().splitlines() if "dashboard.started" in line]
+        authority = tmp_path / "ca.crt"
+        wait_until(
+            lambda: "ca.crt" in (admin.get(f"{secrets}/vramline-webhook-tls").json().get("data") or {}), "CA"
+        )
+        data = admin.get(f"{secrets}/vramline-webhook-tls").json()["data"]
+        authority.write_bytes(base64.b64decode(data["ca.crt"]))
+        server = f"https://127.0.0.1:{json.loads(line)['listen'][1]}"
+        told = {}
+        for name, token in {
+            "ann": token_for(admin, "ann", may=True),
+            "bob": token_for(admin, "bob", may=False),
+            "nobody": "x",
+        }.items():
+            shown = tmp_path / name
+            shown.write_text(token, encoding="utf-8")
+            client = ReservationClient(server, token_file=str(shown), ca_file=str(authority))
+            told[name] = ask_for(client)
+
+    assert told["ann"] in {"n1", "n2", "n3"}
+    assert "system:serviceaccount:default:bob may not create pods in namespace default" in told["bob"]
+    assert "does not know the token" in told["nobody"]
+
+
+def ask_for(client: ReservationClient) -> str:
+    """Return where memory was held, or why it was not."""
+    pod = gpu_pod("llama-engine", 30_000)
+    try:
+        return client.reserve(namespace="default", name="llama", pod=pod, ttl_s=60).node
+    except TransientError as error:
+        return str(error)
 
 
 def node_of(admin: httpx.Client, name: str) -> str:

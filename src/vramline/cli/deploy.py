@@ -116,6 +116,14 @@ ServerOption = Annotated[
         show_default=False,
     ),
 ]
+TokenFileOption = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Token for a scheduler on another machine.", show_default=False),
+]
+CaFileOption = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Who signed its certificate.", show_default=False),
+]
 KubeconfigOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Of the cluster.", show_default=False)
 ]
@@ -158,6 +166,8 @@ def isvc(  # noqa: PLR0913 — one parameter an option
     timeout: TimeoutOption = 600,
     hold: TtlOption = 600,
     server: ServerOption = None,
+    server_token: TokenFileOption = None,
+    server_ca: CaFileOption = None,
     kubeconfig: KubeconfigOption = None,
     output: OutputOption = OutputFormat.YAML,
 ) -> None:
@@ -175,7 +185,6 @@ def isvc(  # noqa: PLR0913 — one parameter an option
         quantization=quantization,
         max_num_seqs=max_num_seqs,
     )
-    sized = gpu_memory is not None or config is not None
     service = _read_service(file, name=name, namespace=namespace, model=model, runtime=runtime)
     order = ServiceOrder(
         name=service.name,
@@ -185,7 +194,7 @@ def isvc(  # noqa: PLR0913 — one parameter an option
         copies=service.copies,
         written=service.document,
         gpus=gpus,
-        placement=placement or (Placement.SCHEDULER if sized else Placement.SOFT),
+        placement=placement or (Placement.SCHEDULER if gpu_memory or config else Placement.SOFT),
         mode=mode or service.mode,
         workers=workers or service.workers,
         gpu_memory=_read_memory(gpu_memory, config),
@@ -193,7 +202,7 @@ def isvc(  # noqa: PLR0913 — one parameter an option
         plan=serving.plan(),
         ttl_s=hold,
     )
-    controller = _open_controller(kubeconfig, server)
+    controller = _open_controller(kubeconfig, server, server_token, server_ca)
     document = controller.deploy(order, dry_run=dry_run)
     if dry_run:
         print_data(document, OutputFormat.YAML if output is OutputFormat.TABLE else output, table=_nothing)
@@ -201,11 +210,15 @@ def isvc(  # noqa: PLR0913 — one parameter an option
         _wait(controller, order, timeout)
 
 
-def _open_controller(kubeconfig: Path | None, server: str | None) -> OMEController:
+def _open_controller(
+    kubeconfig: Path | None, server: str | None, token_file: str | None, ca_file: str | None
+) -> OMEController:
     return OMEController(
         None if kubeconfig is None else str(kubeconfig),
         say=lambda line: typer.echo(line, err=True),
         server=server or os.environ.get(VARIABLE) or None,
+        token_file=token_file,
+        ca_file=ca_file,
     )
 
 

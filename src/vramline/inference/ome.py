@@ -70,11 +70,18 @@ class OMEController:
         *,
         say: Callable[[str], object] = print,
         server: str | None = None,
+        token_file: str | None = None,
+        ca_file: str | None = None,
     ) -> None:
-        """`server` is a scheduler that holds memory for what is deployed; None: nobody does."""
+        """`server` is a scheduler that holds memory for what is deployed; None: nobody does.
+
+        One on another machine wants a token of somebody who may create pods in the service's namespace.
+        """
         self.kubeconfig_path = kubeconfig_path
         self._say = say
-        self._desk = None if server is None else ReservationClient(server)
+        self._desk = (
+            None if server is None else ReservationClient(server, token_file=token_file, ca_file=ca_file)
+        )
         self.last_problem = ""
         """Why the last `wait_for_ready` answered False."""
         self._target = find_cluster(kubeconfig_path)

@@ -2,13 +2,15 @@
 
 import contextlib
 import secrets
+import ssl
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import httpx
 import msgspec
 
-from vramline.errors import TransientError, VramlineError
+from vramline.errors import RequestError, TransientError, VramlineError
 
 __all__ = ["Held", "NoRoomError", "ReservationClient"]
 
@@ -42,13 +44,28 @@ class _Refusal(msgspec.Struct, frozen=True):
 class ReservationClient:
     """Makes and ends reservations at one address."""
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, *, token_file: str | None = None, ca_file: str | None = None) -> None:
+        """`token_file` and `ca_file` are for a scheduler on another machine; the token is read every time."""
+        self._token_file = token_file
+        self._ca_file = ca_file
         url = server if "://" in server else f"http://{server}"
         self._server = url.rstrip("/")
 
     def _open(self) -> httpx.Client:
+        try:
+            token = None if self._token_file is None else Path(self._token_file).read_text("utf-8").strip()
+            verify = ssl.create_default_context(cafile=self._ca_file)
+        except (OSError, UnicodeDecodeError) as error:
+            problem = getattr(error, "strerror", None) or "is not text"
+            named = f"{self._token_file or ''} {self._ca_file or ''}".strip()
+            raise RequestError(
+                subject="reservation", value=named, problem=f"cannot be read: {problem}"
+            ) from None
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         # A proxy from the environment would be asked for this machine's own loopback address.
-        return httpx.Client(base_url=self._server, timeout=_TIMEOUT_S, trust_env=False)
+        return httpx.Client(
+            base_url=self._server, timeout=_TIMEOUT_S, trust_env=False, headers=headers, verify=verify
+        )
 
     def reserve(self, *, namespace: str, name: str, pod: Mapping[str, Any], ttl_s: int) -> Held:
         """Reserve what a pod asks for; raises `NoRoomError` where it fits nowhere.

@@ -3,7 +3,12 @@
 from vramline.errors import TransientError
 from vramline.kube.client import KubeClient
 from vramline.kube.failures import ApiError
-from vramline.wire.access_review_v1 import is_allowed, list_pods_review, page_review
+from vramline.wire.access_review_v1 import (
+    create_pods_review,
+    is_allowed,
+    list_pods_review,
+    page_review,
+)
 from vramline.wire.token_review_v1 import Person, person_in, person_review
 
 __all__ = ["AccessReviewer"]
@@ -29,6 +34,10 @@ class AccessReviewer:
     async def may_list_pods(self, person: Person, namespace: str) -> bool:
         """Whether RBAC lets somebody list the pods of a namespace; empty: of all."""
         return is_allowed(await self._ask(_ACCESS, list_pods_review(person, namespace)))
+
+    async def may_create_pods(self, person: Person, namespace: str) -> bool:
+        """Whether RBAC lets somebody create pods in a namespace."""
+        return is_allowed(await self._ask(_ACCESS, create_pods_review(person, namespace)))
 
     async def _ask(self, path: str, question: dict[str, object]) -> object:
         try:

@@ -12,6 +12,9 @@ from vramline.dashboard.routes import build_pages
 from vramline.dashboard.token_gate import TokenGate
 from vramline.kube.access_reviews import AccessReviewer
 from vramline.kube.client import KubeClient
+from vramline.scheduler.app import SchedulerApp
+from vramline.scheduler.reservation_calls import ReservationCalls
+from vramline.scheduler.reservation_gate import ReservationGate
 from vramline.scheduler.tls import LiveTls, configure_server
 from vramline.scheduler.window import SchedulerWindow
 from vramline.serve.server import QuietServer
@@ -21,11 +24,14 @@ __all__ = ["run_dashboard"]
 
 
 async def run_dashboard(
-    listener: socket.socket, tls: LiveTls, client: KubeClient, window: SchedulerWindow, stop: asyncio.Event
+    listener: socket.socket, tls: LiveTls, client: KubeClient, scheduler: SchedulerApp, stop: asyncio.Event
 ) -> None:
-    """Serve the pages until `stop`; open ones are cut off."""
-    gate = TokenGate(AccessReviewer(client), lambda: _namespaces(window), time.monotonic)
-    app = Starlette(routes=list(build_pages(window, read_text=read_text, gate=gate)))
+    """Serve the pages, and reservations to who may have pods, until `stop`; open pages are cut off."""
+    window, reviewer = scheduler.window, AccessReviewer(client)
+    calls = ReservationCalls(window.cluster, ReservationGate(reviewer))
+    calls.desk = scheduler.reservation_calls.desk
+    gate = TokenGate(reviewer, lambda: _namespaces(window), time.monotonic)
+    app = Starlette(routes=[*calls.routes(), *build_pages(window, read_text=read_text, gate=gate)])
     server = QuietServer(configure_server(app, tls))
     structlog.get_logger().info("dashboard.started", listen=listener.getsockname()[:2])
     serving = asyncio.create_task(server.serve(sockets=[listener]))

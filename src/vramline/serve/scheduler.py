@@ -43,7 +43,6 @@ from vramline.scheduler.reservations import Reservations
 from vramline.scheduler.telling import Telling
 from vramline.scheduler.tls import LiveTls
 from vramline.scheduler.waking import Waker
-from vramline.scheduler.window import SchedulerWindow
 from vramline.serve.agents import run_agent_listener
 from vramline.serve.binding import Binding, open_binding
 from vramline.serve.dashboard import run_dashboard
@@ -162,9 +161,7 @@ class SchedulerProcess:
                 serving = tasks.create_task(server.serve(sockets=[self.listener]))
                 asking = tasks.create_task(self._ask_others(live, stop))
                 waking = tasks.create_task(waker.run(stop, committer.leads))
-                facing = tasks.create_task(
-                    self._face_the_network(client, streams, live, feeds, app.window, stop)
-                )
+                facing = tasks.create_task(self._face_the_network(client, streams, live, feeds, app, stop))
                 await stop.wait()
                 server.should_exit = True
                 await asyncio.gather(serving, leading, facing, waking, asking)
@@ -192,7 +189,7 @@ class SchedulerProcess:
         streams: AgentStreams,
         live: LiveState,
         feeds: Feeds,
-        window: SchedulerWindow,
+        app: SchedulerApp,
         stop: asyncio.Event,
     ) -> None:
         """Serve webhook, agents and dashboard, where that is wanted, with one identity."""
@@ -207,7 +204,7 @@ class SchedulerProcess:
                 )
             )
             if people is not None:
-                tasks.create_task(run_dashboard(people, tls, client, window, stop))
+                tasks.create_task(run_dashboard(people, tls, client, app, stop))
             if webhook is not None:
                 is_ready = feeds.synced.is_set
                 tasks.create_task(run_webhook(webhook, tls, self.settings, is_ready=is_ready, stop=stop))

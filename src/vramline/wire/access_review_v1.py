@@ -4,7 +4,7 @@ import msgspec
 
 from vramline.wire.token_review_v1 import Person
 
-__all__ = ["is_allowed", "list_pods_review", "page_review"]
+__all__ = ["create_pods_review", "is_allowed", "list_pods_review", "page_review"]
 
 
 class _Status(msgspec.Struct, frozen=True):
@@ -23,6 +23,12 @@ def page_review(person: Person, path: str) -> dict[str, object]:
 def list_pods_review(person: Person, namespace: str) -> dict[str, object]:
     """Return the question whether somebody may list the pods of a namespace; empty: of all namespaces."""
     asked = {"verb": "list", "resource": "pods", "namespace": namespace}
+    return _review(person, {"resourceAttributes": asked})
+
+
+def create_pods_review(person: Person, namespace: str) -> dict[str, object]:
+    """Return the question whether somebody may create pods in a namespace."""
+    asked = {"verb": "create", "resource": "pods", "namespace": namespace}
     return _review(person, {"resourceAttributes": asked})
 
 

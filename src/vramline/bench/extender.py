@@ -30,8 +30,8 @@ from vramline.errors import TransientError
 
 __all__ = ["CallFigures", "ExtenderFigures", "measure_extender"]
 
-_WARM_UP = 10
-"""Pods that are placed before anything counts."""
+_WARM_UP = 100
+"""Pods that are placed before anything counts: a scheduler runs for days, and sees every template often."""
 
 Report = Callable[[int, int], None]
 _Side = tuple[ServerProcess, Caller]
@@ -132,7 +132,7 @@ class _Run:
         pods = list(pod_objects(self._population))[self._population.shape.pods :]
         for number, pod in enumerate(pods):
             chance.shuffle(names)
-            if number == _WARM_UP:
+            if number == min(_WARM_UP, len(pods) // 3):
                 self._times = {name: _Times() for name in self._times}
                 self._placed = 0
             self._place(pod, names)

@@ -25,7 +25,8 @@ _COMMON = (
 _RARE = ("NVIDIA H200", 143_771, 600)
 _RARE_EVERY = 100
 _STRANGER_MIB = 2_048
-_STEP_MIB = 500
+_ROUND = (250, 500, 1_000, 2_000, 3_000, 4_000, 6_000, 8_000, 10_000, 12_000, 16_000, 20_000)
+_ROUND += (24_000, 30_000, 40_000, 48_000, 64_000, 80_000, 100_000, 120_000)
 """People ask for round amounts."""
 
 
@@ -144,7 +145,7 @@ class Population:
             rest -= len(chosen)
 
     def _put(self, machine: Machine, card: Card, *, mib: int) -> None:
-        mib = max(1, mib // _STEP_MIB * _STEP_MIB or mib)
+        mib = next((amount for amount in reversed(_ROUND) if amount <= mib), max(1, mib))
         used = int(mib * self._chance.uniform(0.5, 1.0))
         card.claims.append(HeldClaim(pod=len(self.homes), mib=mib, used=used))
         self.homes.append((machine, card))

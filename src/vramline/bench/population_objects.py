@@ -21,6 +21,8 @@ __all__ = ["asking_pod", "ledger_objects", "node_objects", "pod_objects", "repor
 Document = dict[str, Any]
 
 _STARTED = 1_767_225_600.0  # 2026-01-01
+_TEMPLATES = 40
+"""Pods come from templates: some of them often, most of them seldom."""
 _FIELDS_V1: Document = {"f:metadata": {"f:annotations": {".": {}}, "f:labels": {".": {}, "f:app": {}}}}
 _NODE_STATUS: Document = {
     "conditions": [
@@ -136,8 +138,10 @@ def pod_objects(population: Population) -> Iterator[Document]:
         yield _running_pod(number, machine.name, card.uuid, mib)
     shape = population.shape
     chance = random.Random(shape.seed + 1)  # noqa: S311 — a benchmark, not a secret
+    templates = [_mixed_ask(chance, shape.gpus) for _ in range(_TEMPLATES)]
+    often = [1 / place for place in range(1, _TEMPLATES + 1)]
     for number in range(shape.pods, shape.pods + shape.waiting):
-        yield asking_pod(number, _mixed_ask(chance, shape.gpus))
+        yield asking_pod(number, chance.choices(templates, weights=often)[0])
 
 
 def asking_pod(number: int, annotations: dict[str, str]) -> Document:

@@ -84,6 +84,8 @@ class Fleet:
         """What `decide` keeps from one decision to the next, to be quick; nothing depends on it, and whatever
         is in it says by itself for which state of the fleet it holds. `fork()` of each returns the same for a
         copy of the fleet."""
+        self.names_version = 0
+        """Grows when a node gets a number or loses it."""
         self._places: dict[str, _Place] = {}
         self._numbers: list[str | None] = []
         self._number_of = _NumberOf()
@@ -163,6 +165,10 @@ class Fleet:
             self._asked, self._answered = tuple(names), numbers
         return self._answered
 
+    def names_by_number(self) -> Sequence[str | None]:
+        """Return every node's name; None: nobody has this number now. Not to be written to."""
+        return self._numbers
+
     def name_of(self, number: int) -> str:
         """Return the name of a node by its index."""
         name = self._numbers[number]
@@ -240,6 +246,7 @@ class Fleet:
         self._numbers[place.number] = None
         self._asked, self._answered = (), np.zeros(0, dtype=np.int64)
         del self._number_of[name]
+        self.names_version += 1
         self._idle_numbers.append(place.number)
         self._rank = None
         self._node_codes = None
@@ -455,6 +462,7 @@ class Fleet:
             number = len(self._numbers)
             self._numbers.append(name)
         self._number_of[name] = number
+        self.names_version += 1
         self._asked, self._answered = (), np.zeros(0, dtype=np.int64)
         return number
 

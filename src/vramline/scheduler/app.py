@@ -28,6 +28,7 @@ from vramline.scheduler.autotuner_status import tell_autotuner
 from vramline.scheduler.checks import Checks
 from vramline.scheduler.figures import count_figures
 from vramline.scheduler.journal import Journal
+from vramline.scheduler.long_lists import LongLists
 from vramline.scheduler.openapi import describe_routes
 from vramline.scheduler.past import Past
 from vramline.scheduler.preempter import Preempter, hear_filter
@@ -196,12 +197,16 @@ class _Faces:
         self._journal = journal
         self._admission = admission
         self._lists = NameLists()
+        self._long_lists = LongLists(cluster, journal)
         self.preempter: Preempter | None = None
         self.chronicle: Chronicle | None = None
         self.more_figures: Callable[[], Iterable[Sample]] = lambda: ()
 
     async def filter(self, body: bytes) -> object:
         self._check_ready()
+        quick = await self._long_lists.filter(body, self.preempter)
+        if quick is not None:
+            return quick
         args = read_extender_args(body, self._lists)
         result = await filter_nodes(self._cluster, self._journal, args)
         if result.node_names is not None and len(result.node_names) < len(args.names):
@@ -211,6 +216,9 @@ class _Faces:
         return result
 
     async def prioritize(self, body: bytes) -> object:
+        quick = self._long_lists.prioritize(body)
+        if quick is not None:
+            return quick
         return prioritize_nodes(self._cluster, self._journal, read_extender_args(body, self._lists))
 
     async def bind(self, body: bytes) -> object:

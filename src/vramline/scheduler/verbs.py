@@ -35,7 +35,17 @@ from vramline.wire.extender_v1 import (
 )
 from vramline.wire.pods import read_pod
 
-__all__ = ["bind_pod", "filter_nodes", "prioritize_nodes"]
+__all__ = [
+    "bind_pod",
+    "decide_among",
+    "decided_for_filter",
+    "filter_nodes",
+    "open_among",
+    "pod_of",
+    "points_of",
+    "prioritize_nodes",
+    "record_filter",
+]
 
 _NODES_KEPT = 5
 """How many nodes a recorded filter explains; the whole answer is in the call."""
@@ -53,7 +63,7 @@ async def filter_nodes(cluster: Cluster, journal: Journal, args: ExtenderArgs) -
     A pod whose own request is wrong comes back as `error`; a pod that asks for no GPU fits everywhere.
     """
     try:
-        pod = _pod_of(cluster, journal, args.pod)
+        pod = pod_of(cluster, journal, args.pod)
     except RequestError as error:
         return ExtenderFilterResult(error=f"{Reason.INVALID_REQUEST}: {error}")
     if pod.ask is None:
@@ -66,23 +76,23 @@ async def filter_nodes(cluster: Cluster, journal: Journal, args: ExtenderArgs) -
     if len(args.names) == 1 and _fits_alone(cluster, journal, pod, pod.ask, args.names[0]):
         return _answer(args, None, {}, {})
     numbers = cluster.fleet.node_numbers(args.names)
-    candidates = _open_among(cluster, pod, numbers)
-    decision = _decide_among(cluster, pod.ask, candidates)
+    candidates = open_among(cluster, pod, numbers)
+    decision = decide_among(cluster, pod.ask, candidates)
     journal.last_filter = decision
-    _record(cluster, journal, pod, decision, candidates)
+    record_filter(cluster, journal, pod, decision, candidates)
     return _sort_nodes(cluster, args, numbers, decision)
 
 
 def prioritize_nodes(cluster: Cluster, journal: Journal, args: ExtenderArgs) -> list[HostPriority]:
     """Score the nodes 0 to 10 by their rank. Only the node that `decide` itself would pick gets 10."""
-    pod = _pod_of(cluster, journal, args.pod)
+    pod = pod_of(cluster, journal, args.pod)
     if pod.ask is None:
         return [HostPriority(name, 0) for name in args.names]
     numbers = cluster.fleet.node_numbers(args.names)
-    decision = _decided_for_filter(cluster, journal, pod.ask, args.names, numbers)
+    decision = decided_for_filter(cluster, journal, pod.ask, numbers)
     if decision is None:
-        decision = _decide_among(cluster, pod.ask, _open_among(cluster, pod, numbers))
-    points = _points_of(decision, numbers)
+        decision = decide_among(cluster, pod.ask, open_among(cluster, pod, numbers))
+    points = points_of(decision, numbers).tolist()
     if decision.placement is not None and decision.placement.node in args.names:
         points[args.names.index(decision.placement.node)] = MAX_SCORE
     return list(map(HostPriority, args.names, points))
@@ -148,7 +158,7 @@ class _Look:
         return decide(self._alone, self._ask, self._rules, now=self._at, candidates=self._candidates)
 
 
-def _pod_of(cluster: Cluster, journal: Journal, document: AskedPod) -> Pod:
+def pod_of(cluster: Cluster, journal: Journal, document: AskedPod) -> Pod:
     """Return the pod that is asked about: often the same as a moment ago, or known in this very version."""
     if journal.last_pod is not None and journal.last_pod[0] == document:
         return journal.last_pod[1]
@@ -180,12 +190,12 @@ def _fits_alone(cluster: Cluster, journal: Journal, pod: Pod, ask: Ask, node: st
     return True
 
 
-def _decide_among(cluster: Cluster, ask: Ask, candidates: Codes) -> Decision:
+def decide_among(cluster: Cluster, ask: Ask, candidates: Codes) -> Decision:
     """Decide as if there were only these nodes."""
     return decide(cluster.fleet, ask, cluster.rules_for(ask), now=cluster.now(), candidates=candidates)
 
 
-def _open_among(cluster: Cluster, pod: Pod, numbers: Numbers) -> Codes:
+def open_among(cluster: Cluster, pod: Pod, numbers: Numbers) -> Codes:
     """Return by node number which of these nodes are open to a pod; no other is."""
     hosts = cluster.candidates_for(pod)
     here = numbers[numbers != NOT_HERE]
@@ -196,15 +206,15 @@ def _open_among(cluster: Cluster, pod: Pod, numbers: Numbers) -> Codes:
     return candidates
 
 
-def _decided_for_filter(
-    cluster: Cluster, journal: Journal, ask: Ask, names: tuple[str, ...], numbers: Numbers
-) -> Decision | None:
+def decided_for_filter(cluster: Cluster, journal: Journal, ask: Ask, numbers: Numbers) -> Decision | None:
     """Return what was decided when the nodes were filtered, if deciding again would say the same.
 
     Nothing has changed since, and kube-scheduler dropped neither the best node nor added one.
     """
     last = journal.last_filter
-    if last is None or last.placement is None or last.ask != ask or last.placement.node not in names:
+    if last is None or last.placement is None or last.ask != ask:
+        return None
+    if not (numbers == cluster.fleet.node_number(last.placement.node)).any():
         return None
     if last.generation != cluster.fleet.generation or cluster.now() - last.at > _SAME_MOMENT_S:
         return None
@@ -212,7 +222,9 @@ def _decided_for_filter(
     return last if known else None
 
 
-def _record(cluster: Cluster, journal: Journal, pod: Pod, decision: Decision, candidates: Codes) -> None:
+def record_filter(
+    cluster: Cluster, journal: Journal, pod: Pod, decision: Decision, candidates: Codes
+) -> None:
     """Remember what the filter saw: of the best node, or where nothing fits, as a decision of its own."""
     ask, fleet = decision.ask, cluster.fleet
     if decision.placement is not None:
@@ -280,12 +292,11 @@ def _answer(
     )
 
 
-def _points_of(decision: Decision, numbers: Numbers) -> list[int]:
+def points_of(decision: Decision, numbers: Numbers) -> Numbers:
     """Spread the ranks of fitting nodes over 9 (the best) to 0 (the last); nodes that do not fit get 0."""
     fits = (numbers != NOT_HERE) & (decision.node_codes[numbers] == FITS)
     scores, place = np.unique(-decision.scores[numbers[fits]], return_inverse=True)
     most = MAX_SCORE - 1
     points = np.zeros(len(numbers), dtype=np.int64)
     points[fits] = most - most * place // max(len(scores) - 1, 1)
-    told: list[int] = points.tolist()
-    return told
+    return points

@@ -23,6 +23,7 @@ __all__ = [
     "ExtenderPreemptionArgs",
     "ExtenderPreemptionResult",
     "HostPriority",
+    "LongArgs",
     "MetaPod",
     "MetaVictims",
     "NameLists",
@@ -30,6 +31,7 @@ __all__ = [
     "read_asked_pod",
     "read_binding_args",
     "read_extender_args",
+    "read_long_args",
     "read_preemption_args",
     "version_of_asked_pod",
 ]
@@ -42,6 +44,8 @@ MAX_SCORE = 10
 """The highest score that kube-scheduler takes from an extender; the lowest is 0."""
 
 _LISTS_KEPT = 4
+_LONG = 2_000
+"""Bytes: some hundred names."""
 
 _ARGS = "ExtenderArgs"
 _BINDING = "ExtenderBindingArgs"
@@ -63,6 +67,14 @@ class ExtenderArgs(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes in question, in the order of the request."""
     nodes: NodeList | None = None
     """Set where full objects were sent; the answer then carries full objects too."""
+
+
+class LongArgs(msgspec.Struct, frozen=True):
+    """The same, with a list of names so long that it is better left as it came."""
+
+    pod: AskedPod
+    names: bytes
+    """A JSON list."""
 
 
 class ExtenderFilterResult(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
@@ -206,6 +218,16 @@ def read_extender_args(body: bytes, lists: NameLists | None = None) -> ExtenderA
             subject=_ARGS, problem="has neither NodeNames nor Nodes", accepted="one of the two"
         )
     return ExtenderArgs(pod=pod, names=tuple(_convert(fields["nodenames"], list[str], _ARGS, "NodeNames")))
+
+
+def read_long_args(body: bytes) -> LongArgs | None:
+    """Read the body of filter and prioritize if it is the usual one, with a long list; None: it is not."""
+    try:
+        usual = _USUAL_ARGS.decode(body)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return None
+    pod, names = bytes(usual.pod), bytes(usual.node_names)
+    return LongArgs(pod, names) if len(names) >= _LONG and pod.startswith(b"{") else None
 
 
 def version_of_asked_pod(pod: AskedPod) -> tuple[str, str]:

@@ -1,0 +1,68 @@
+"""Names in a JSON list are found as a dictionary would find them, or not at all."""
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vramline.wire.name_table import NameTable
+
+NAMES = st.text(alphabet="abcxyz0189.-", min_size=1, max_size=40)
+
+
+@given(st.lists(NAMES, min_size=1, max_size=60, unique=True), st.data())
+def test_names_are_found_by_their_numbers(names: list[str], data: st.DataObject) -> None:
+    asked = data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=80))
+    holes = [name if data.draw(st.booleans()) or name in asked else None for name in names]
+
+    found = NameTable(holes).find(msgspec.json.encode(asked))
+
+    assert found is not None
+    assert found.numbers.tolist() == [names.index(name) for name in asked]
+
+
+@given(st.lists(NAMES, min_size=1, max_size=20, unique=True), st.lists(NAMES, min_size=1, max_size=20))
+def test_a_list_with_a_stranger_in_it_is_left_to_others(names: list[str], asked: list[str]) -> None:
+    found = NameTable(names).find(msgspec.json.encode(asked))
+
+    assert (found is None) == any(name not in names for name in asked)
+
+
+@given(st.lists(NAMES, min_size=1, max_size=20, unique=True), st.data())
+def test_what_is_cut_out_is_the_names_chosen(names: list[str], data: st.DataObject) -> None:
+    chosen = data.draw(st.lists(st.booleans(), min_size=len(names), max_size=len(names)))
+    found = NameTable(names).find(msgspec.json.encode(names))
+    assert found is not None
+
+    cut = found.cut(np.array(chosen))
+
+    told = msgspec.json.decode(b"[" + cut.removesuffix(b",") + b"]")
+    assert told == [name for name, is_in in zip(names, chosen, strict=True) if is_in]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            b"",
+            b"[]",
+            b"[",
+            b'"a"',
+            b'["a"',
+            b'["a" ,"b"]',
+            b'[ "a"]',
+            b'["a","b",]',
+            b'["a";"b"]',
+            b'["a""b"]',
+        ),
+        *(b'["a",1,"b"]', b'["\\u0061"]', b'["a\x00"]', b'["a\\""]', b"null", b'{"a":"b"}', b'["a","c"]'),
+    ],
+)
+def test_what_is_no_plain_list_of_known_names_is_left_to_others(text: bytes) -> None:
+    assert NameTable(["a", "b"]).find(text) is None
+
+
+def test_an_empty_table_knows_nobody() -> None:
+    assert NameTable([]).find(b'["a"]') is None
+    assert NameTable([None]).find(b'["a"]') is None

@@ -19,6 +19,7 @@ from vramline.scheduler.journal import Journal
 from vramline.scheduler.reservations import NoRoom, NotDone, Reserved, read_wish
 from vramline.scheduler.verbs import filter_nodes
 from vramline.wire import keys
+from vramline.wire.admission import AdmissionOptions, Refused, plan_admission
 from vramline.wire.extender_v1 import ExtenderArgs, ExtenderFilterResult
 from vramline.wire.ledger_v1alpha1 import decode_ledger, encode_ledger
 from vramline.wire.reservations import seal_of
@@ -294,12 +295,30 @@ def test_a_pod_to_come_may_be_given_as_a_manifest() -> None:
     assert (wish.ask.gpus, wish.ask.pod, wish.pod.host.node_selector) == (2, "ns/svc", {"zone": "b"})
 
 
-def test_a_pod_that_names_no_token_is_refused_without_repeating_it() -> None:
-    store = MemoryStore(Random(18))
-    replica = Replica(store)
-    replica.live.set_pod(gpu_pod(1, tokens="my-secret"))
+def test_admission_refuses_a_pod_that_names_no_token_without_repeating_it() -> None:
+    pod = msgspec.to_builtins(gpu_pod(1, tokens="my-secret"))
 
-    assert "uid-1" not in replica.live.pods
+    refused = plan_admission(pod, operation="CREATE", options=AdmissionOptions())
+
+    assert isinstance(refused, Refused)
+    assert "annotation vramline.io/reservation: names no reservation; accepted: tokens" in refused.message
+    assert "my-secret" not in refused.message
+
+
+def test_nonsense_that_a_tenant_writes_on_a_running_pod_harms_nobody() -> None:
+    store = MemoryStore(Random(18))
+    store.create_pod(gpu_pod(1))
+    store.create_pod(gpu_pod(2))
+    replica = Replica(store)
+    bind(replica, "uid-1", "n1")
+    pod = store.pods["uid-1"]
+    annotations = {**(pod.metadata.annotations or {}), keys.RESERVATION: "nonsense"}
+    meta = msgspec.structs.replace(pod.metadata, annotations=annotations, resource_version="99")
+
+    replica.live.set_pod(msgspec.structs.replace(pod, metadata=meta))
+
+    assert replica.live.pods["uid-1"].advances == ()
+    assert bind(replica, "uid-2", "n1") == ""
 
 
 # ── random histories ─────────────────────────────────────────────────────────────────────────────────

@@ -83,11 +83,6 @@ class Committer:
         """Whether anything may be written now."""
         return self._epoch() is not None
 
-    @property
-    def epoch(self) -> int | None:
-        """The term in which this replica leads at this moment; None: it does not."""
-        return self._epoch()
-
     async def bind(self, pod_uid: str, node: str) -> BindOutcome:
         """Claim cards of `node` for a pod and bind it, or say why not: both are stored, or the claim goes."""
         lost = Lost("", retry=True)

@@ -158,7 +158,7 @@ class Reservations:
         """Find room and hold it. The same token again is told what it has already."""
         seal, lost = seal_of(wish.token), Lost("", retry=True)
         for _ in range(_PLANS):
-            epoch = self._committer.epoch
+            epoch = self._committer.term()
             if epoch is None:
                 return self._not_leading()
             known = self._find(seal)
@@ -181,7 +181,7 @@ class Reservations:
 
     async def end(self, token: str) -> bool | NotDone:
         """End a reservation; False: there is none with this token, or not any more."""
-        if self._committer.epoch is None:
+        if self._committer.term() is None:
             return self._not_leading()
         seal = seal_of(token)
         nodes = self._live.nodes_promised_to(seal)

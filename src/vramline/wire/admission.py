@@ -26,6 +26,7 @@ from vramline.wire.pod_patch import (
     patch_ephemeral,
     patch_pod,
 )
+from vramline.wire.reservations import check_tokens
 from vramline.wire.stages import list_containers
 
 __all__ = ["AdmissionOptions", "Admitted", "Backend", "Refused", "SchedulerNamePolicy", "plan_admission"]
@@ -83,6 +84,7 @@ def _plan_create(pod: Mapping[str, Any], options: AdmissionOptions) -> Admitted:
     notes = tuple(list_annotation_notes(typed, asks=ask is not None))
     if ask is None:
         return Admitted(warnings=notes)
+    check_tokens(typed.metadata.annotations or {}, subject=subject_of(typed.metadata))
     _refuse_node_name(spec, subject_of(typed.metadata))
     patch, warnings = patch_pod(pod, ask, target, resources=_resource_changes(ask, options))
     if target != given != _DEFAULT_SCHEDULER:

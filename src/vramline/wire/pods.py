@@ -15,7 +15,7 @@ from vramline.wire.identity import namespace_of, subject_of, uid_of
 from vramline.wire.kubernetes import ObjectMeta, PodObject, PodSpec, PodStatus
 from vramline.wire.notes import is_particular, list_notes
 from vramline.wire.pod_life import read_life
-from vramline.wire.reservations import read_seals
+from vramline.wire.reservations import find_seals
 from vramline.wire.times import seconds_of
 from vramline.wire.uuids import card_of
 
@@ -61,7 +61,7 @@ def read_pod(pod: PodObject) -> Pod:
         device_containers=devices if any(devices) else (),
         awaits_hami=(meta.annotations or {}).get(keys.HAMI_BIND_PHASE) == ALLOCATING,
         reserves_group=_reserved_group(meta),
-        advances=() if ask is None else read_seals(meta.annotations or {}, subject=subject),
+        advances=() if ask is None else find_seals(meta.annotations or {}),
         notes=list_notes(pod, asks=ask is not None),
     )
 

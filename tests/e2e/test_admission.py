@@ -139,7 +139,7 @@ def test_a_container_that_another_webhook_adds_later_sees_the_cards_too(
     admin.delete(f"{path}/zz-inject").raise_for_status()
 
     for container in stored["spec"]["containers"]:
-        assert [each["name"] for each in container["env"]] == ["NVIDIA_VISIBLE_DEVICES"]
+        assert [each["name"] for each in container["env"]] == ["NVIDIA_VISIBLE_DEVICES", "GPU_PORTION"]
 
 
 SPELLINGS: list[dict[str, Any]] = [

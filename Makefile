@@ -32,7 +32,7 @@ test-cluster: $(STAMP) controlplane  ## the end-to-end tests alone, against a re
 
 soak: $(STAMP) controlplane  ## 10,000 placements against the truth, and kill the scheduler twenty times at every point, a hundred deployments at once (ARGS for pytest)
 	@PLACEMENTS=10000 $(BIN)/python -m pytest -q -s tests/property/test_true_memory.py $(ARGS)
-	@CONTROLPLANE_REQUIRED=1 KILLS=20 $(BIN)/python -m pytest -q tests/e2e/test_kills.py $(ARGS)
+	@CONTROLPLANE_REQUIRED=1 KILLS=20 $(BIN)/python -m pytest -q tests/e2e/test_kills.py tests/e2e/test_reservation_kills.py $(ARGS)
 	@CONTROLPLANE_REQUIRED=1 DEPLOYS=100 $(BIN)/python -m pytest -q tests/e2e/test_deploy.py $(ARGS)
 
 controlplane: $(STAMP)  ## build etcd, kube-apiserver, kube-scheduler and, for root, kubelet once, into a cache outside the tree

@@ -15,6 +15,8 @@ __all__ = ["Books", "read_books"]
 LEDGERS = "/apis/vramline.io/v1alpha1/gpuledgers"
 REPORTS = "/apis/vramline.io/v1alpha1/gpureports"
 ALLOCATION = "vramline.io/allocation"
+RESERVATIONS = "vramline-reservations"
+"""Whose pods hold devices and no memory."""
 
 Document = dict[str, Any]
 
@@ -79,7 +81,8 @@ class Books:
 
 def read_books(admin: httpx.Client) -> Books:
     """Read everything from the API server itself."""
-    pods = {pod["metadata"]["uid"]: pod for pod in _items(admin, "/api/v1/pods")}
+    everything = _items(admin, "/api/v1/pods")
+    pods = {pod["metadata"]["uid"]: pod for pod in everything if pod["metadata"]["namespace"] != RESERVATIONS}
     totals = {
         gpu["uuid"]: gpu["totalMiB"] for report in _items(admin, REPORTS) for gpu in report["status"]["gpus"]
     }

@@ -5,7 +5,7 @@ shows in the books.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,8 +109,11 @@ def ground(admin: httpx.Client, name: str) -> Iterator[Ground]:
 class Chain:
     """Schedulers of which each comes after the end of the one before."""
 
-    def __init__(self, plane: ControlPlane, kubeconfig: Path, *options: str) -> None:
+    def __init__(
+        self, plane: ControlPlane, kubeconfig: Path, *options: str, env: Mapping[str, str] = QUICK
+    ) -> None:
         self._plane = plane
+        self._env = env
         self._kubeconfig = kubeconfig
         self._options = ("--lease-duration", str(LEASE_S), *options)
         self._numbers = itertools.count()
@@ -127,7 +130,7 @@ class Chain:
                     name=self._new_name(),
                     kubeconfig=self._kubeconfig,
                     options=self._options,
-                    env=QUICK,
+                    env=self._env,
                 )
             )
         return self._now
@@ -135,7 +138,7 @@ class Chain:
     def spawn(self) -> Child:
         """Start a scheduler that will not get far."""
         return spawn_scheduler(
-            self._plane, self._new_name(), kubeconfig=self._kubeconfig, options=self._options, env=QUICK
+            self._plane, self._new_name(), kubeconfig=self._kubeconfig, options=self._options, env=self._env
         )
 
     def stop(self) -> None:

@@ -24,6 +24,7 @@ _AGAIN_S = 60.0
 _AT_ONCE = 5
 """Conditions that are written in one second."""
 _MOST_WAITING = 10_000
+_SEARCH_EVERY_S = 5.0
 _PLACED = "Placed"
 
 
@@ -59,6 +60,7 @@ class PlacedConditions:
         self._refused: OrderedDict[str, tuple[float, DecisionRecord]] = OrderedDict()
         """By pod, since when it waits and what was said last."""
         self._written_at: dict[str, float] = {}
+        self._searched_at: float | None = None
 
     def hear(self, record: DecisionRecord) -> None:
         """A decision was made."""
@@ -100,8 +102,10 @@ class PlacedConditions:
         return due
 
     def _of_placed(self) -> list[tuple[Pod, PlacedCondition]]:
-        """Pods that were told to wait and are on a node now."""
-        due = []
+        """Pods that were told to wait and are on a node now; all pods are searched, so not every time."""
+        if self._searched_at is not None and self._clock() - self._searched_at < _SEARCH_EVERY_S:
+            return []
+        self._searched_at, due = self._clock(), []
         for pod in self._live.pods.values():
             if pod.told and pod.node is not None and pod.phase is not PodPhase.FINISHED:
                 cards = ", ".join(claim.gpu for claim in self._live.fleet.ledger.of_pod(pod.uid))

@@ -10,8 +10,10 @@ from vramline.telemetry.metrics import Gauge, Sample
 
 __all__ = ["UsageMeter"]
 
-_AT_ONCE = 100
+_AT_ONCE = 20
 """Cards that are metered before others have their turn."""
+_PAUSE_S = 0.04
+"""Between them: 500 cards a second at most, so that a large fleet costs no more than a small one."""
 _MOST_NAMESPACES = 1_000
 OTHERS = "(others)"
 """Stands for all namespaces beyond that."""
@@ -31,14 +33,14 @@ class UsageMeter:
     async def run(self, every_s: float = 10.0) -> None:
         """Meter until cancelled."""
         while True:
-            await self.meter()
+            await self.meter(pause_s=_PAUSE_S)
             await asyncio.sleep(every_s)
 
-    async def meter(self) -> None:
-        """Bring every card up to now."""
+    async def meter(self, *, pause_s: float = 0.0) -> None:
+        """Bring every card up to now, a few at a time."""
         for number, uuid in enumerate(list(self._cluster.fleet.columns.row_of)):
             if number % _AT_ONCE == _AT_ONCE - 1:
-                await asyncio.sleep(0)
+                await asyncio.sleep(pause_s)
             if self._cluster.fleet.gpu(uuid) is not None:
                 self._meter_card(uuid)
         for uuid in self._since.keys() - self._cluster.fleet.columns.row_of.keys():

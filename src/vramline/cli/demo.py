@@ -88,6 +88,7 @@ def _greet(address: str, nodes: int, cards: int) -> None:
     typer.echo(f"vramline demo: {nodes} nodes, {cards} GPUs, serving http://{address}")
     typer.echo("open that address in a browser; in another terminal:")
     for command, what in (
+        ("top", "GPUs and pods, live"),
         ("gpus --watch", "every GPU, live"),
         ("nodes", "every node"),
         ("explain POD", "why a pod is where it is, or pending"),

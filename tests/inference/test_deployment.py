@@ -14,6 +14,7 @@ from inference.models import LLAMA_8B
 from vramline.errors import RequestError
 from vramline.inference.deployment import Deployer, Placement, Prepared, ServiceOrder
 from vramline.inference.estimate import Plan
+from vramline.inference.gpu_cluster import GpuCluster
 from vramline.inference.source import model_of_config
 from vramline.wire.ome_runtime import ServingRuntime, read_serving_runtime
 from vramline.wire.ome_v1beta1 import DeploymentMode, write_inference_service
@@ -232,6 +233,26 @@ def test_a_runtime_with_leader_and_worker_makes_a_service_of_several_nodes() -> 
 def test_an_order_that_cannot_be_carried_out_is_refused(order: dict[str, Any], complaint: str) -> None:
     with pytest.raises(RequestError, match=complaint):
         prepare(node("n1", (0, 0)), runtime=runtime_of(VLLM), **order)
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        {"mode": DeploymentMode.SERVERLESS, "placement": Placement.SCHEDULER, "gpu_memory": 20_480},
+        {"mode": DeploymentMode.MULTI_NODE, "workers": 1, "gpus": 2, "placement": Placement.PIN},
+        {"mode": DeploymentMode.MULTI_NODE, "workers": 2, "gpus": 4},
+        {"storage": {"bucket": "b"}},
+    ],
+    ids=["Knative has no scheduler", "two pods on one node", "unequal parts", "storage"],
+)
+def test_what_ome_cannot_carry_out_is_refused_before_a_cluster_is_asked(order: dict[str, Any]) -> None:
+    def unasked() -> GpuCluster:
+        raise AssertionError
+
+    deployer = Deployer(read_cluster=unasked, runtime=None, desk=None, say=len)
+
+    with pytest.raises(RequestError):
+        deployer.prepare(ServiceOrder(name="s", namespace="ns", model="m", runtime="r", **order))
 
 
 # ── the objects that OME ships ───────────────────────────────────────────────────────────────────────

@@ -27,7 +27,13 @@ from vramline.units import Mib
 from vramline.wire import keys
 from vramline.wire.manifests import write_pod
 from vramline.wire.ome_runtime import ServingRuntime
-from vramline.wire.ome_v1beta1 import ChosenNode, DeploymentMode, ServiceWish, model_ready_label
+from vramline.wire.ome_v1beta1 import (
+    ChosenNode,
+    DeploymentMode,
+    ServiceWish,
+    model_ready_label,
+    write_inference_service,
+)
 
 __all__ = ["Deployer", "Placement", "Prepared", "ServiceOrder"]
 
@@ -97,6 +103,7 @@ class Deployer:
     def prepare(self, order: ServiceOrder) -> Prepared:
         """Size and place a service; raises `NoRoomError` where nothing can be held for it."""
         wish = self._describe(order)
+        write_inference_service(_as_if_placed(wish, order.placement))  # refused before anything is held
         if order.placement is None:
             return Prepared(wish=wish)
         cluster = self.read_cluster()
@@ -284,6 +291,15 @@ class Deployer:
         summary = None if name is None else get_node_gpu_summaries(cluster=cluster).get(name)
         for line in describe_selection(required, summary):
             self.say(line)
+
+
+def _as_if_placed(wish: ServiceWish, placement: Placement | None) -> ServiceWish:
+    """Return a service with some placement of this kind, to see whether OME could carry it out."""
+    if placement is Placement.SCHEDULER:
+        return msgspec.structs.replace(wish, scheduler="vramline")
+    pinned = placement is Placement.PIN
+    node = None if placement is None else ChosenNode("node", "node", pinned=pinned)
+    return msgspec.structs.replace(wish, node=node)
 
 
 def _gpus_per_pod(wish: ServiceWish) -> int:

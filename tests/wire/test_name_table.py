@@ -30,15 +30,17 @@ def test_a_list_with_a_stranger_in_it_is_left_to_others(names: list[str], asked:
 
 
 @given(st.lists(NAMES, min_size=1, max_size=20, unique=True), st.data())
-def test_what_is_cut_out_is_the_names_chosen(names: list[str], data: st.DataObject) -> None:
-    chosen = data.draw(st.lists(st.booleans(), min_size=len(names), max_size=len(names)))
+def test_names_are_grouped_by_key_in_their_order(names: list[str], data: st.DataObject) -> None:
+    keys = data.draw(st.lists(st.integers(0, 4), min_size=len(names), max_size=len(names)))
     found = NameTable(names).find(msgspec.json.encode(names))
     assert found is not None
 
-    cut = found.cut(np.array(chosen))
+    told = list(found.groups(np.array(keys)))
 
-    told = msgspec.json.decode(b"[" + cut.removesuffix(b",") + b"]")
-    assert told == [name for name, is_in in zip(names, chosen, strict=True) if is_in]
+    assert told == [
+        (key, b"".join(b'"%b",' % name.encode() for name, its in zip(names, keys, strict=True) if its == key))
+        for key in sorted(set(keys))
+    ]
 
 
 @pytest.mark.parametrize(

@@ -88,8 +88,7 @@ class LongLists:
         points = points_of(decision, found.numbers)
         if decision.placement is not None:
             points[found.numbers == self._cluster.fleet.node_number(decision.placement.node)] = MAX_SCORE
-        groups = ((score, found.cut(points == score)) for score in range(MAX_SCORE + 1))
-        told = [_write_scores(names, score) for score, names in groups if names]
+        told = [_write_scores(names, score) for score, names in found.groups(points)]
         return msgspec.Raw(b"[" + b",".join(told) + b"]")
 
     def _find(self, args: LongArgs) -> FoundNames | None:
@@ -106,14 +105,17 @@ def _names(fleet: Fleet, found: FoundNames, chosen: Flags) -> tuple[str, ...]:
 def _write_filter(found: FoundNames, decision: Decision, fits: Flags, resolvable: Flags) -> bytes:
     if fits.all():
         return _joined(found.text, b"", b"")
-    codes = decision.node_codes[found.numbers]
-    failed, beyond_help = [], []
-    for code in sorted(set(codes[~fits].tolist())):
-        refused = codes == code
-        failed.append(_with_reason(found.cut(refused & resolvable), code))
-        beyond_help.append(_with_reason(found.cut(refused & ~resolvable), code))
-    names = b"[" + found.cut(fits).removesuffix(b",") + b"]"
-    return _joined(names, b"".join(failed), b"".join(beyond_help))
+    codes = decision.node_codes[found.numbers].astype(np.int64)
+    left = b""
+    failed: list[bytes] = []
+    beyond_help: list[bytes] = []
+    for key, names in found.groups(2 * codes + (fits | resolvable)):
+        code, may_help = divmod(key, 2)
+        if code == FITS:
+            left = names
+        else:
+            (failed if may_help else beyond_help).append(_with_reason(names, code))
+    return _joined(b"[" + left.removesuffix(b",") + b"]", b"".join(failed), b"".join(beyond_help))
 
 
 def _joined(names: bytes, failed: bytes, beyond_help: bytes) -> bytes:

@@ -5,7 +5,7 @@ looking up one after the other costs more than deciding. Here the text stays tex
 names are, eight bytes at a time are numbers that can be compared, and answers are cut out of the request.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,10 +34,23 @@ class FoundNames:
     numbers: Ints
     _lengths: Ints
 
-    def cut(self, chosen: npt.NDArray[np.bool_]) -> bytes:
-        """Return the names at these places as they stand in the text, each in quotes with a comma behind."""
-        pieces = np.frombuffer(self.text[1:-1] + b",", dtype=np.uint8)
-        return pieces[np.repeat(chosen, self._lengths + 3)].tobytes()
+    def groups(self, keys: Ints) -> Iterator[tuple[int, bytes]]:
+        """Yield every key, lowest first, with the names that have it, in their order.
+
+        They come as they stand in the text: each in quotes, with a comma behind.
+        """
+        sizes = self._lengths + 3
+        begins = np.cumsum(sizes) - sizes
+        order = np.argsort(keys, kind="stable")
+        sizes, sorted_keys = sizes[order], keys[order]
+        ends = np.cumsum(sizes)
+        index = np.repeat(begins[order] - (ends - sizes), sizes) + np.arange(ends[-1])
+        moved = np.frombuffer(self.text[1:-1] + b",", dtype=np.uint8)[index].tobytes()
+        lasts = np.flatnonzero(np.append(sorted_keys[1:] != sorted_keys[:-1], True))
+        start = 0
+        for last in lasts.tolist():
+            yield int(sorted_keys[last]), moved[start : int(ends[last])]
+            start = int(ends[last])
 
 
 class NameTable:

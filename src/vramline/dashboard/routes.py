@@ -95,7 +95,7 @@ class _Pages:
         return endpoint
 
     async def cluster(self, request: Request, viewer: Viewer) -> Response:
-        return HTMLResponse(self._cluster.make(viewer, read_card_query(request.query_params)))
+        return HTMLResponse(await self._cluster.make(viewer, read_card_query(request.query_params)))
 
     async def pods(self, request: Request, viewer: Viewer) -> Response:
         return HTMLResponse(self._pods.make(viewer, read_pod_query(request.query_params)))

@@ -17,7 +17,8 @@ def python_files(*folders: Path) -> list[Path]:
 
 
 def project_files() -> list[Path]:
-    """Every file of the project, found without git so that an unpacked archive can be tested too."""
+    """Every text of the project, found without git so that an unpacked archive can be tested too."""
     own = [path for path in ROOT.iterdir() if path.is_file() and path.name != ".git"]
     below = [path for folder in _FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
-    return sorted(path for path in own + below if "__pycache__" not in path.parts)
+    found = (path for path in own + below if "__pycache__" not in path.parts)
+    return sorted(path for path in found if path.suffix != ".png")

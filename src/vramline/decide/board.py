@@ -6,7 +6,7 @@ changed, and the scene knows which. What is on a board is exactly what judging e
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,10 @@ _NEAR[[CODE_OF[Reason.INSUFFICIENT_VRAM], CODE_OF[Reason.GPU_TOO_SMALL]]] = FITS
 """Code by code: what is left of it if memory is all that a card lacks."""
 _TOO_FEW = np.int8(CODE_OF[Reason.NOT_ENOUGH_GPUS])
 
+_MANY = 200
+"""From so many blocks on it pays to weigh those that are in the same state once."""
+_WIDEST = 2**16
+"""More cards than a node has."""
 _NOTHING = OnKinds(0, None, np.zeros(0), np.zeros(0))
 
 Ints = npt.NDArray[np.int64]
@@ -122,7 +126,8 @@ class Board:
         if self.loans.must_copy:
             self._own_arrays()
         if len(blocks):
-            self._judge(self._part(fleet, scene, ask, blocks, now=now), ask, outlook)
+            part = self._part(fleet, scene, ask, blocks, now=now)
+            self._judge(part, ask, outlook, scene.states(fleet.columns) if len(blocks) >= _MANY else None)
         self._seen = scene.version
         self._tell_nodes(fleet, is_open, blocks)
 
@@ -142,7 +147,7 @@ class Board:
         codes = refuse_for_now(look, ask, sizes, self._final[rows])
         return _Part(blocks, columns, rows, look, sizes, scene.left[rows], codes)
 
-    def _judge(self, part: _Part, ask: Ask, outlook: Outlook | None) -> None:
+    def _judge(self, part: _Part, ask: Ask, outlook: Outlook | None, states: Ints | None) -> None:
         blocks, columns = part.blocks, part.columns
         short = shortfall(part.sizes, part.look.free)
         fitting = fitting_cards(columns, ask, part.codes)
@@ -151,11 +156,11 @@ class Board:
         self.lacking[blocks] = chosen_cost(columns, ask, _NEAR[part.codes], short)
         self._verdicts[blocks] = np.where(fitting >= ask.gpus, np.int8(FITS), nearest)
         if outlook is not None and ask.gpus == 1:
-            self._weigh_one(part, ask, outlook)
+            self._weigh_one(part, ask, outlook, states)
         elif outlook is not None:
             self._weigh_several(part, ask, outlook)
 
-    def _weigh_one(self, part: _Part, ask: Ask, outlook: Outlook) -> None:
+    def _weigh_one(self, part: _Part, ask: Ask, outlook: Outlook, states: Ints | None) -> None:
         """Write the cost of the cheapest card of each block, and which one it is."""
         self._costs[part.blocks] = UNREACHABLE
         here, cards = part.fitting()
@@ -165,9 +170,15 @@ class Board:
         some = _unlike_the_one_before(cards, tiers)
         here, tiers = here[some], tiers[some] * TIER
         local = cards.block[some]
-        cards = Cards(part.blocks[local], cards.left[some], cards.kind[some], cards.size[some])
-        terms = weigh_singles(outlook.prospects, outlook.standing, cards, self.meaning)
-        costs = cost_in_steps(self.policy, outlook.prospects, terms)
+        cards = replace(cards.some(some), block=part.blocks[local])
+        if states is None:
+            costs = self._cost_of(outlook, cards)
+        else:
+            place = here - part.columns.starts[local]
+            _, first, like = np.unique(
+                states[cards.block] * _WIDEST + place, return_index=True, return_inverse=True
+            )
+            costs = self._cost_of(outlook, cards.some(first))[like]
         order = tiers + costs
         if ask.gpu_policy is not None and ask.gpu_policy is not self.policy:
             order = tiers + card_costs(part.look, ask.gpu_policy, part.sizes)[here]
@@ -176,6 +187,10 @@ class Board:
         self._costs[chosen] = (tiers + costs)[best]
         rows = part.rows
         self.picks[chosen] = here[best] + (rows.start or 0) if isinstance(rows, slice) else rows[here[best]]
+
+    def _cost_of(self, outlook: Outlook, cards: Cards) -> Ints:
+        terms = weigh_singles(outlook.prospects, outlook.standing, cards, self.meaning)
+        return cost_in_steps(self.policy, outlook.prospects, terms)
 
     def _weigh_several(self, part: _Part, ask: Ask, outlook: Outlook) -> None:
         _, cards = part.fitting()

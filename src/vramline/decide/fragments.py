@@ -65,6 +65,10 @@ class Cards:
     size: Ints
     """MiB that the ask takes on the card."""
 
+    def some(self, chosen: Ints) -> "Cards":
+        """Return some of them."""
+        return Cards(self.block[chosen], self.left[chosen], self.kind[chosen], self.size[chosen])
+
 
 class Standing:
     """What the pods to come could use of nodes b, by class m."""
@@ -145,15 +149,21 @@ def weigh_singles(prospects: Prospects, standing: Standing, cards: Cards, ask: O
 
 
 def weigh_sets(prospects: Prospects, standing: Standing, taken: Cards, ask: OnKinds) -> Terms:
-    """Return by node what it costs to take these cards of it together; nodes without any lose CPU alone."""
+    """Return by node what it costs to take these cards of it together; nodes without any lose CPU alone.
+
+    Cards of one node stand next to each other.
+    """
     nodes = standing.in_all.shape[1]
     number, amount, feeds = standing.by_class
     sizes = prospects.size[taken.kind]
     left, rest = taken.left[:, None], (taken.left - taken.size)[:, None]
     hits, still = left >= sizes, rest >= sizes
     number, amount = number.copy(), amount.copy()
-    np.add.at(number, taken.block, still.astype(np.float64) - hits)
-    np.add.at(amount, taken.block, rest * still - left * hits)
+    first = np.concatenate([[True], taken.block[1:] != taken.block[:-1]])[: len(left)].nonzero()[0]
+    if len(first):
+        there = taken.block[first]
+        number[there] += np.add.reduceat(still.astype(np.float64) - hits, first, axis=0)
+        amount[there] += np.add.reduceat(rest * still - left * hits, first, axis=0)
     usable, lasting = _usable(prospects, number, amount, feeds, standing.in_all[0] - ask.cpu)
     wanted = np.bincount(taken.block, weights=taken.size, minlength=nodes)
     unit = 1000.0 / prospects.reference

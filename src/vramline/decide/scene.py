@@ -60,6 +60,9 @@ class Scene:
         self.loans = Loans()
         """`free` and `observed` are handed out without a copy."""
         self._sizes: dict[Size, Ints] = {}
+        self._states = np.zeros(len(columns.blocks), dtype=np.int64)
+        self._state_numbers: dict[tuple[bytes, bytes, int], int] = {}
+        self._states_seen = 0
         self._seen = columns.version
         self._hosts: HostColumns | None = None
         self._hosts_seen = 0
@@ -73,6 +76,7 @@ class Scene:
         copy.__dict__.update(self.__dict__)
         copy.loans = Loans(self.loans.give())
         copy.stamps, copy.cpu, copy._sizes = self.stamps.copy(), self.cpu.copy(), dict(self._sizes)
+        copy._states, copy._state_numbers = self._states.copy(), dict(self._state_numbers)
         copy.built = {name: each.fork() for name, each in self.built.items()}
         return copy
 
@@ -112,6 +116,16 @@ class Scene:
             known = size_on_each_card(columns, size, unsized_is_whole=self.rules.unsized_is_whole)
             self._sizes[size] = known
         return known
+
+    def states(self, columns: GpuColumns) -> Ints:
+        """Return a number for each block: equal where cards, what is left of them, and CPU are the same."""
+        for block in self.changed_since(self._states_seen).tolist():
+            run = columns.blocks[block]
+            rows = slice(run.start, run.start + run.width)
+            state = (self.left[rows].tobytes(), columns.kind[rows].tobytes(), int(self.cpu[block]))
+            self._states[block] = self._state_numbers.setdefault(state, len(self._state_numbers))
+        self._states_seen = self.version
+        return self._states
 
     def changed_since(self, version: int) -> Ints:
         """Return the blocks that changed after this version of the scene."""

@@ -83,8 +83,11 @@ def weigh_blocks_for_cpu(fleet: Fleet, scene: Scene, policy: PolicyName, cpu_mil
     seen, costs = outlook.for_cpu.pop((policy, cpu_milli), (0, np.zeros(len(scene.stamps), dtype=np.int64)))
     blocks = scene.changed_since(seen)
     if len(blocks):
-        terms = weigh_cpu(outlook.prospects, outlook.standing.of(blocks), cpu_milli)
-        costs[blocks] = cost_in_steps(policy, outlook.prospects, terms)
+        _, first, like = np.unique(
+            scene.states(fleet.columns)[blocks], return_index=True, return_inverse=True
+        )
+        terms = weigh_cpu(outlook.prospects, outlook.standing.of(blocks[first]), cpu_milli)
+        costs[blocks] = cost_in_steps(policy, outlook.prospects, terms)[like]
     if len(outlook.for_cpu) >= _KEPT:
         outlook.for_cpu.clear()
     outlook.for_cpu[policy, cpu_milli] = scene.version, costs
@@ -96,8 +99,7 @@ def best_fitting(cards: Cards, gpus: int) -> Cards:
     order = np.lexsort((cards.left - cards.size, cards.block))
     block = cards.block[order]
     place = np.arange(len(block)) - np.searchsorted(block, block)
-    taken = order[place < gpus]
-    return Cards(cards.block[taken], cards.left[taken], cards.kind[taken], cards.size[taken])
+    return cards.some(order[place < gpus])
 
 
 def on_kinds_of(columns: GpuColumns, prospects: Prospects, ask: Ask) -> OnKinds:

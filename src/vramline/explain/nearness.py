@@ -96,8 +96,8 @@ class Survey:
         if len(fits) > most:
             last = np.partition(scores, -most)[-most]
             ties, fits = fits[scores == last], fits[scores > last]
-            ties = ties[self._fleet.rank()[ties].argsort(kind="stable")]
-            fits = np.concatenate([fits, ties[: most - len(fits)]])
+            wanted = most - len(fits)
+            fits = np.concatenate([fits, ties[self._fleet.rank()[ties].argpartition(wanted - 1)[:wanted]]])
         order: Ints = fits[np.lexsort((self._fleet.rank()[fits], -self._decision.scores[fits]))]
         return order
 

@@ -323,10 +323,11 @@ class EmbeddedCluster:
                 warnings=pod.notes,
                 hosts=self._host_lines(codes)[:most_nodes],
             )
-        has_gpus = self.fleet.node_codes()[fitting] == FITS
-        costs = host_costs(self.fleet, self.rules, pod.host.cpu_milli, now=self.now())[fitting]
-        best = fitting[np.lexsort((self.fleet.rank()[fitting], costs, has_gpus))[0]]
-        node = self.fleet.name_of(int(best))
+        has_gpus = self.fleet.node_codes() == FITS
+        costs = host_costs(self.fleet, self.rules, pod.host.cpu_milli, now=self.now())
+        for order in (has_gpus, costs, self.fleet.rank()):
+            fitting = fitting[order[fitting] == order[fitting].min()]
+        node = self.fleet.name_of(int(fitting[0]))
         hosts = self._host_lines(codes) if most_nodes is None else ()
         self._settle_on(pod, node)
         return Outcome(pod=pod, status=Status.BOUND, node=node, warnings=pod.notes, hosts=hosts)

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,8 @@ import numpy as np
 
 from vramline.bench.decide import peak_rss_mib
 from vramline.errors import RequestError
+from vramline.explain.decision import SealedDecision
+from vramline.explain.history import DecisionRecord, History, PodOutcome
 from vramline.model.ask import Ask, Constraints, MibSize, PolicyName
 from vramline.model.gpu import PhysicalGpu
 from vramline.model.mix import AskClass, Mix
@@ -139,17 +142,22 @@ def read_trace(nodes: Path, pods: Path, orders: Path, *, variant: str, seed: int
     )
 
 
-def replay(
+def replay(  # noqa: PLR0913 — what is replayed, how, and who hears of it
     trace: Trace,
     *,
     variant: str,
     seed: int,
     policy: PolicyName,
+    trace_decisions: bool = True,
     tell: Callable[[LogLine], None] = lambda _line: None,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> OpenbReport:
-    """Place the pods one by one; `tell` hears what became of each."""
+    """Place the pods one by one; `tell` hears what became of each.
+
+    With `trace_decisions` every decision is explained and kept for whoever asks, as the product does.
+    """
     cluster = _build_cluster(trace, policy)
+    cluster.explains = trace_decisions
     count = _Count(capacity=WHOLE * sum(node.gpus for node in trace.nodes))
     for number, place in enumerate(trace.order):
         tell(_place(cluster, trace.pods[place], number, count))
@@ -189,6 +197,7 @@ class _Count:
     used_at: dict[int, list[int]] = field(default_factory=dict)
     rejected: Counter[str] = field(default_factory=Counter)
     took: list[int] = field(default_factory=list)
+    history: History = field(default_factory=History)
 
     def tried(self, pod: TracePod, *, placed: bool) -> None:
         self.arrived += pod.gpus * pod.milli
@@ -246,6 +255,8 @@ def _place(cluster: EmbeddedCluster, pod: TracePod, number: int, count: _Count) 
     cluster.add_pod(Pod(namespace="openb", name=f"{pod.name}-{number}", uid=uid, ask=ask, host=needs))
     started = time.process_time_ns()
     outcome = cluster.place(uid, most_nodes=5, why=False)
+    if outcome.sealed is not None:
+        count.history.add_later(outcome.pod.key, uid, partial(_record, outcome.sealed, uid, outcome.node))
     count.took.append(time.process_time_ns() - started)
     count.tried(pod, placed=outcome.node is not None)
     if outcome.node is None:
@@ -253,6 +264,14 @@ def _place(cluster: EmbeddedCluster, pod: TracePod, number: int, count: _Count) 
         return LogLine(number, pod.name, None, [])
     cards = [int(share.uuid.rpartition("/")[2]) for share in outcome.gpus]
     return LogLine(number, pod.name, outcome.node.partition("-")[2], cards)
+
+
+def _record(sealed: SealedDecision, uid: str, node: str | None) -> DecisionRecord:
+    """Write a decision down, when somebody asks."""
+    outcome = PodOutcome.PENDING if node is None else PodOutcome.BOUND
+    return DecisionRecord(
+        at=0.0, pod=uid, pod_uid=uid, outcome=outcome, node=node, explanation=sealed.explanation
+    )
 
 
 def _rows(path: Path, columns: Iterable[str]) -> Iterator[dict[str, str]]:

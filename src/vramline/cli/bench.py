@@ -177,10 +177,11 @@ def openb(  # noqa: PLR0913 — one parameter an option
     log: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write one JSON line a pod: where it went.")
     ] = None,
+    trace: Annotated[bool, typer.Option(help="Explain and keep every decision, as the product does.")] = True,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """How much of the cards a policy fills on the public GPU-sharing trace, and how fast."""
-    trace = read_trace(
+    workload = read_trace(
         _trace_file(nodes, "openb_node_list_gpu_node.csv"),
         _trace_file(pods, f"openb_pod_list_{variant}.csv"),
         _trace_file(orders, "arrival_orders.npz"),
@@ -190,10 +191,18 @@ def openb(  # noqa: PLR0913 — one parameter an option
     lines: list[LogLine] = []
     with Progress() as progress:
         bar = progress.stage("placing pods", least=1)
-        report = replay(trace, variant=variant, seed=seed, policy=policy, tell=lines.append, progress=bar)
+        report = replay(
+            workload,
+            variant=variant,
+            seed=seed,
+            policy=policy,
+            trace_decisions=trace,
+            tell=lines.append,
+            progress=bar,
+        )
     if log is not None:
         write_lines(log, lines)
-    found = check_log(trace, lines)
+    found = check_log(workload, lines)
     print_data(report, output, table=lambda: _print_openb(report))
     for each in found[:10]:
         typer.echo(f"broke a rule: pod {each.i} ({each.pod}) {each.what}", err=True)

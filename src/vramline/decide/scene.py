@@ -28,6 +28,8 @@ _MOST_CPU = 10**9
 """Milli-CPU left where nobody counts."""
 _HAIR = 1e-3
 """Seconds before its end at which it is looked again whether an observation counts: sums are not exact."""
+_MOST_STATES = 100_000
+"""So many states of nodes are told apart before counting starts anew."""
 _KEPT = 4
 """Sets of rules whose scenes are kept: pods and nodes may have a mode of their own."""
 
@@ -119,6 +121,8 @@ class Scene:
 
     def states(self, columns: GpuColumns) -> Ints:
         """Return a number for each block: equal where cards, what is left of them, and CPU are the same."""
+        if len(self._state_numbers) > _MOST_STATES:
+            self._state_numbers, self._states_seen = {}, 0
         for block in self.changed_since(self._states_seen).tolist():
             run = columns.blocks[block]
             rows = slice(run.start, run.start + run.width)

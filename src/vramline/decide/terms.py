@@ -77,7 +77,7 @@ def _cards_taken(fleet: Fleet, scene: Scene, board: Board, ask: Ask, blocks: Int
         fits = board.row_codes[rows] == FITS
         rows, place = rows[fits], place[fits]
     cards = Cards(place, scene.left[rows], columns.kind[rows], board.sizes[rows])
-    return best_fitting(cards, ask.gpus)
+    return cards if ask.gpus == 1 else best_fitting(cards, ask.gpus)
 
 
 def _tell_ahead(

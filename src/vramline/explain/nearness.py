@@ -18,6 +18,9 @@ from vramline.model.reason import CODE_OF, FITS, REASON_OF, Reason
 
 __all__ = ["CARD_CODES", "Survey", "count_reasons", "most_frequent", "wants_unknown_cards"]
 
+_FEW = 64
+"""So many nodes are ordered at once; of more with the same score the first by rank are found before."""
+
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int8]
 Key = Callable[[Ints], Ints]
@@ -68,12 +71,15 @@ class Survey:
 
     def __init__(self, fleet: Fleet, decision: Decision) -> None:
         self._fleet, self._decision = fleet, decision
-        self._live = fleet.live_numbers()
         self._fits = (decision.node_codes == FITS).nonzero()[0]
-        self.nodes = len(self._live)
+        self.nodes = fleet.live_count
         self.fitting_nodes = len(self._fits)
         self.speaks = None if decision.placement is not None else self._reason_of_pod()
         """The reason of the pod; None: it was placed."""
+
+    @cached_property
+    def _live(self) -> Ints:
+        return self._fleet.live_numbers()
 
     @cached_property
     def counts(self) -> dict[Reason, int]:
@@ -92,13 +98,18 @@ class Survey:
 
     def best(self, most: int) -> Ints:
         """Return the numbers of the best nodes that fit, best first."""
-        fits, scores = self._fits, self._decision.scores[self._fits]
+        fits, rank = self._fits, self._fleet.rank()
+        scores = self._decision.scores[fits]
         if len(fits) > most:
-            last = np.partition(scores, -most)[-most]
-            ties, fits = fits[scores == last], fits[scores > last]
-            wanted = most - len(fits)
-            fits = np.concatenate([fits, ties[self._fleet.rank()[ties].argpartition(wanted - 1)[:wanted]]])
-        order: Ints = fits[np.lexsort((self._fleet.rank()[fits], -self._decision.scores[fits]))]
+            top = scores >= np.partition(scores, -most)[-most]
+            fits, scores = fits[top], scores[top]
+        if len(fits) > _FEW:
+            last = scores.min()
+            above, ties = fits[scores > last], fits[scores == last]
+            wanted = most - len(above)
+            fits = np.concatenate([above, ties[rank[ties].argpartition(wanted - 1)[:wanted]]])
+            scores = self._decision.scores[fits]
+        order: Ints = fits[np.lexsort((rank[fits], -scores))[:most]]
         return order
 
     def first(self, most: int | None, *, among: tuple[int, ...] | None = None) -> Ints:

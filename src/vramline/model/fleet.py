@@ -183,6 +183,11 @@ class Fleet:
             raise InvariantError(f"node number {number} has no cards")
         return block
 
+    @property
+    def live_count(self) -> int:
+        """How many nodes are there."""
+        return len(self._places)
+
     def live_numbers(self) -> npt.NDArray[np.int64]:
         """Return the indices of all nodes that are there."""
         return (self.rank() < len(self._numbers)).nonzero()[0]

@@ -59,6 +59,8 @@ class EmbeddedCluster:
         """Whether outcomes of `place` carry what they were decided on."""
         self.pool = pool
         """None: all nodes."""
+        self.explains = True
+        """Whether decisions are explained. A benchmark leaves it out to know what it costs."""
         self._clock = clock
         self._pods: dict[str, Pod] = {}
         self._wishes: dict[bytes, npt.NDArray[np.int8]] = {}
@@ -154,17 +156,20 @@ class EmbeddedCluster:
         candidates = self.candidates_for(pod)
         rules = self.rules_for(pod.ask)
         decision = decide(self.fleet, pod.ask, rules, now=self.now(), candidates=candidates)
-        sealed = self._seal(decision, rules, candidates, most_nodes=most_nodes, why=why)
+        sealed = None
+        if self.explains:
+            sealed = self._seal(decision, rules, candidates, most_nodes=most_nodes, why=why)
         case = self._take_case(decision, rules, candidates, most_nodes=most_nodes, why=why)
         self.on_decision(decision)
-        brief = sealed.brief
-        warnings = (*pod.notes, *brief.warnings)
+        brief = None if sealed is None else sealed.brief
+        message = "" if brief is None else brief.message
+        warnings = (*pod.notes, *(() if brief is None else brief.warnings))
         if decision.placement is None:
             return Outcome(
                 pod=pod,
                 status=Status.PENDING,
-                reason=brief.reason,
-                message=brief.message,
+                reason=None if brief is None else brief.reason,
+                message=message,
                 warnings=warnings,
                 decision=decision,
                 sealed=sealed,
@@ -177,7 +182,7 @@ class EmbeddedCluster:
             status=Status.BOUND,
             node=decision.placement.node,
             gpus=decision.placement.gpus,
-            message=brief.message,
+            message=message,
             warnings=warnings,
             basis="observed" if decision.observed[rows].all() else "books",
             decision=decision,

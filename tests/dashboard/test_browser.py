@@ -158,7 +158,7 @@ def test_what_if_says_what_simulate_says(
     assert shown.split()[1:4] == [told["node"], told["gpus"][0]["uuid"], f"{told['gpus'][0]['mib']:,}"]
 
 
-def test_a_page_says_when_the_scheduler_is_gone_and_when_it_is_back(browser: Browser) -> None:
+def test_a_page_says_when_the_scheduler_is_gone(browser: Browser) -> None:
     cluster = busy_cluster()
     with open_page(browser, "") as watched:
         with serve(app_of(cluster)) as served:

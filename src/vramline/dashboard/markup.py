@@ -18,7 +18,7 @@ def id_of(kind: str, name: str) -> str:
     """Return an id for an element; whatever is in the name, the id is plain.
 
     >>> id_of("c", "n1/gpu-0")
-    'c-f60dd5f4a8dc'
+    'c-118437cae049'
     """
     return f"{kind}-{hashlib.blake2b(name.encode('utf-8', 'replace'), digest_size=6).hexdigest()}"
 

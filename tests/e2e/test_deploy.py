@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -167,28 +169,32 @@ def test_a_service_gets_the_memory_that_was_reserved_before_it_was_made(
 
 
 def test_the_command_estimates_deploys_waits_and_tells_how_far_it_is(
-    admin: httpx.Client, kubeconfig: str, server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    admin: httpx.Client, kubeconfig: str, server: str, tmp_path: Path
 ) -> None:
     config = tmp_path / "config.json"
     config.write_text(json.dumps(LLAMA_8B), encoding="utf-8")
-    call = ["deploy", "isvc", "llama", "--model", "m", "--runtime", "vllm", "-n", "team"]
+    call = ["deploy", "isvc", "llama", "--model", "m", "--runtime", "vllm", "-n", "team", "--server", server]
     call += ["--config", str(config), "--context", "8192", "--kubeconfig", kubeconfig]
+    path = f"{OMES_KINDS}/namespaces/team/inferenceservices/llama"
 
-    assert main([*call, "--server", server]) == 0
-    make_pods(admin, "team", "llama")
-    given = allocation(admin, "llama-engine")
-    with ThreadPoolExecutor(1) as executor:
-        waited = executor.submit(
-            OMEController(kubeconfig).wait_for_ready, "llama", "team", timeout=60, poll_interval=0.2
-        )
+    with subprocess.Popen(
+        [sys.executable, "-m", "vramline", *call, "--wait", "--timeout", "90"],
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as command:
+        wait_until(lambda: admin.get(path).is_success, "the service")
+        make_pods(admin, "team", "llama")
+        given = allocation(admin, "llama-engine")
         set_ready(admin, "team", "llama")
+        told = command.communicate(timeout=120)[1]
 
     args = engine_of(admin, "llama")["runner"]["args"]
-    assert waited.result()
+    assert command.returncode == 0, told
     assert 17_000 < given["gpus"][0]["mib"] < CARD_MIB
     assert "--max-model-len=8192" in args
     assert any(arg.startswith("--gpu-memory-utilization=0.") for arg in args)
-    assert "Created InferenceService 'llama' in namespace 'team'" in capsys.readouterr().err
+    assert "Created InferenceService 'llama' in namespace 'team'" in told
+    assert "Ready" in told.splitlines()[-1]
 
 
 def test_a_dry_run_prints_an_object_that_the_api_server_takes_strictly(

@@ -53,3 +53,22 @@ def test_a_lane_has_one_thread_and_none_after_it_was_closed() -> None:
     assert len(threads) == 1
     assert set(threading.enumerate()) <= before
     assert lane.run(lambda: 1, 10.0) == 1
+
+
+def test_a_call_that_comes_while_the_lane_is_closed_is_made_all_the_same() -> None:
+    lane = Lane("t")
+    ends = threading.Event()
+
+    def close() -> None:
+        while not ends.is_set():
+            lane.close()
+
+    closing = threading.Thread(target=close)
+    closing.start()
+    try:
+        answers = [lane.run(lambda: 42, 10.0) for _ in range(2_000)]
+    finally:
+        ends.set()
+        closing.join()
+
+    assert set(answers) == {42}

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -153,7 +154,11 @@ async def hold_until_told(server: PatchedPod, nvml: FakeNvml, log: Path) -> int:
 
 
 def is_a_shell(pid: int) -> bool:
-    return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"/bin/sh\0")
+    """Whether it has become the shell, and the shell has come to its trap."""
+    process = Path(f"/proc/{pid}")
+    caught = int(re.findall(r"SigCgt:\s+(\w+)", (process / "status").read_text())[0], 16)
+    is_shell = (process / "cmdline").read_bytes().startswith(b"/bin/sh\0")
+    return is_shell and bool(caught >> (signal.SIGTERM - 1) & 1)
 
 
 def test_who_may_not_write_says_so_and_ends(fake_nvml: FakeNvml, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 __all__ = ["Lane", "LaneTimeoutError", "Outcome"]
 
 T = TypeVar("T")
+_Calls = queue.SimpleQueue[tuple[Callable[[], Any], "Future[Any]"] | None]
 
 
 class LaneTimeoutError(Exception):
@@ -49,7 +50,9 @@ class Lane:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._calls: _Calls = queue.SimpleQueue()
+        self._door = threading.Lock()
+        """Held while a call is handed over or the thread let go: no call may end up behind the last one."""
         self._last: Future[Any] | None = None
         self._since = 0.0
         self._thread: threading.Thread | None = None
@@ -61,15 +64,19 @@ class Lane:
 
     def begin(self, call: Callable[[], T]) -> Outcome[T]:
         """Hand over a call. Where the one before is still outstanding it is not made at all."""
-        if self.is_hung:
-            return Outcome(None, self._since)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-            self._thread.start()
-        future: Future[T] = Future()
-        self._last, self._since = future, time.monotonic()
-        self._calls.put((call, future))
-        return Outcome(future, self._since)
+        with self._door:
+            if self.is_hung:
+                return Outcome(None, self._since)
+            if self._thread is None:
+                self._calls = queue.SimpleQueue()
+                self._thread = threading.Thread(
+                    target=_work, args=(self._calls,), name=self._name, daemon=True
+                )
+                self._thread.start()
+            future: Future[T] = Future()
+            self._last, self._since = future, time.monotonic()
+            self._calls.put((call, future))
+            return Outcome(future, self._since)
 
     def run(self, call: Callable[[], T], timeout_s: float) -> T:
         """Make a call and wait for it. Raises `LaneTimeoutError`."""
@@ -77,15 +84,17 @@ class Lane:
 
     def close(self) -> None:
         """Let the thread end, at once or when its call comes back."""
-        if self._thread is not None:
-            self._calls.put(None)
-            self._thread = None
+        with self._door:
+            if self._thread is not None:
+                self._calls.put(None)
+                self._thread = None
 
-    def _work(self) -> None:
-        while (handed := self._calls.get()) is not None:
-            call, future = handed
-            with _Delivery(future):
-                future.set_result(call())
+
+def _work(calls: _Calls) -> None:
+    while (handed := calls.get()) is not None:
+        call, future = handed
+        with _Delivery(future):
+            future.set_result(call())
 
 
 class _Delivery:

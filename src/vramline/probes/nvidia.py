@@ -228,6 +228,8 @@ class NvidiaProbe:
 
     def _wait_for_event(self, slice_s: float) -> HealthEvent | None:
         with self._library_use:
+            if self._closed.is_set():
+                return None
             if self._event_set is None:
                 self._event_set = _watch_all_cards()
             events = self._event_set

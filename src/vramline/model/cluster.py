@@ -66,6 +66,10 @@ class Cluster(Protocol):
         """Live pods whose allocation no ledger confirms; anything in it is a fault."""
         ...
 
+    async def meet(self, namespace: str, name: str) -> None:
+        """Get to know a pod that somebody else has heard of already."""
+        ...
+
     async def recall(self, pod_uid: str) -> None:
         """Take back what an earlier attempt promised to an unbound pod and did not keep.
 

@@ -78,6 +78,10 @@ class RealCluster:
         """Live pods whose allocation no ledger confirms."""
         return find_disagreements(self.live)
 
+    async def meet(self, namespace: str, name: str) -> None:
+        """Read a pod of which the watch has not told yet: kube-scheduler's may be faster."""
+        await self.committer.meet(namespace, name)
+
     async def recall(self, pod_uid: str) -> None:
         """Take back what an earlier attempt promised to an unbound pod and did not keep."""
         if self.nominator is not None:

@@ -134,6 +134,12 @@ class Committer:
             await holder.finish(pod, placement, outcome.refused)
         return outcome
 
+    async def meet(self, namespace: str, name: str) -> None:
+        """Read a pod from the API server, if it is there."""
+        stored = await self._store.read_pod(namespace, name)
+        if isinstance(stored, PodObject):
+            self._live.set_pod(stored)
+
     async def recall(self, pod_uid: str) -> None:
         """Take back promises to a pod whose binding nobody is writing: it is being scheduled anew."""
         if not self._live.nodes_promised_to(pod_uid) or self._epoch() is None:

@@ -101,6 +101,8 @@ def prioritize_nodes(cluster: Cluster, journal: Journal, args: ExtenderArgs) -> 
 async def bind_pod(cluster: Cluster, journal: Journal, args: ExtenderBindingArgs) -> ExtenderBindingResult:
     """Bind a pod of the cluster; what speaks against it comes back as `error`."""
     key = f"{args.pod_namespace}/{args.pod_name}"
+    if args.pod_uid not in cluster.pods:
+        await cluster.meet(args.pod_namespace, args.pod_name)
     pod = cluster.pods.get(args.pod_uid)
     if pod is None or pod.key != key:
         found = "" if pod is None else f"; that is {pod.key}"

@@ -93,6 +93,10 @@ class SeenCluster:
         """Live pods whose allocation no ledger confirms."""
         return find_disagreements(self.live)
 
+    async def meet(self, namespace: str, name: str) -> None:
+        """Nothing: who only reads is told of no pod."""
+        del namespace, name
+
     async def recall(self, pod_uid: str) -> None:
         """Nothing: what is only read cannot be changed."""
         del pod_uid

@@ -190,6 +190,10 @@ class EmbeddedCluster:
             case=case,
         )
 
+    async def meet(self, namespace: str, name: str) -> None:
+        """Nothing: every pod of this cluster is known."""
+        del namespace, name
+
     async def recall(self, pod_uid: str) -> None:
         """Nothing: here a claim and its binding are one step."""
         del pod_uid

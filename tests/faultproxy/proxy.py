@@ -29,6 +29,8 @@ from faultproxy.faults import (
 __all__ = ["FaultProxy", "fault_proxy"]
 
 _LIMIT = 16 << 20
+_HANDSHAKE_S = 2.0
+"""How long a handshake may take once the proxy is told to stop."""
 _LOST = (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError)
 
 
@@ -102,13 +104,22 @@ class FaultProxy:
             writer.transport.abort()
 
     async def _close(self) -> None:
-        self._server.close()
-        await self._cut_all()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        """Leave no socket behind, not even one whose handshake is under way (a task of asyncio's own)."""
+        deadline = self._loop.time() + _HANDSHAKE_S
+        told: set[asyncio.Task[Any]] = set()
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            await self._cut_all()
+            for task in others if self._loop.time() > deadline else self._tasks - told:
+                task.cancel()
+                told.add(task)
+            await asyncio.wait(others, timeout=0.05)
+        self._server.close()  # not earlier: asyncio drops, unclosed, what it accepted just before
+        await self._cut_all()  # a task that is cancelled before its first step has not dropped its client
+        for _ in range(2):
+            await asyncio.sleep(0)  # an aborted transport closes its socket in the next turn of the loop
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
         task = self._loop.create_task(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -116,11 +127,8 @@ class FaultProxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one client until either side is gone."""
         back: asyncio.StreamWriter | None = None
-        self._writers.add(writer)
         try:
-            forth, back = await asyncio.open_connection(
-                "127.0.0.1", self._plane.port, ssl=self._upstream, limit=_LIMIT
-            )
+            forth, back = await self._connect()
             self._writers.add(back)
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -132,6 +140,18 @@ class FaultProxy:
                 if each is not None:
                     self._writers.discard(each)
                     each.transport.abort()
+
+    async def _connect(self) -> "Pipe":
+        """Connect to the API server; cancelled, end that first: asyncio loses the socket of a handshake."""
+        connecting = self._loop.create_task(
+            asyncio.open_connection("127.0.0.1", self._plane.port, ssl=self._upstream, limit=_LIMIT)
+        )
+        try:
+            return await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            _, writer = await connecting
+            writer.transport.abort()
+            raise
 
     def pick(self, asked: Asked) -> Fault | None:
         """Note a request and return the fault that befalls it."""

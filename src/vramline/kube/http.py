@@ -224,17 +224,30 @@ class Stream:
 
 async def dial(address: Address, context: ssl.SSLContext | None, *, timeout_s: float) -> Connection:
     """Connect; raises `NotSentError`."""
-    loop = asyncio.get_running_loop()
-    server_name = (address.server_name or address.host) if context is not None else None
     try:
         async with asyncio.timeout(timeout_s):
-            _, connection = await loop.create_connection(
-                lambda: Connection(loop), address.host, address.port, ssl=context, server_hostname=server_name
-            )
+            return await _connect(address, context)
     except TimeoutError:
         raise NotSentError(f"no connection to {address.host}:{address.port} within {timeout_s:g} s") from None
     except OSError as error:  # ssl.SSLError and failed name look-ups are OSErrors too
         raise NotSentError(f"no connection to {address.host}:{address.port}: {error}") from error
+
+
+async def _connect(address: Address, context: ssl.SSLContext | None) -> Connection:
+    """Connect, then secure: in one step, asyncio loses the socket if that step is cancelled at its start."""
+    loop = asyncio.get_running_loop()
+    plain, connection = await loop.create_connection(lambda: Connection(loop), address.host, address.port)
+    if context is None:
+        return connection
+    try:
+        name = address.server_name or address.host
+        secured = await loop.start_tls(plain, connection, context, server_hostname=name)
+    except BaseException:
+        plain.abort()
+        raise
+    if secured is None:
+        raise ConnectionAbortedError("closed by the server")
+    connection.connection_made(secured)
     return connection
 
 

@@ -25,7 +25,7 @@ from vramline.scheduler.commit import Committer
 from vramline.scheduler.live import LiveState
 from vramline.scheduler.store import Unclear
 from vramline.wire import keys
-from vramline.wire.bind_request_v1alpha1 import BindRequest
+from vramline.wire.bind_request_v1alpha1 import BindPhase, BindRequest
 from vramline.wire.kubernetes import PodObject, PodSpec, PodStatus
 from vramline.wire.ledger_v1alpha1 import GpuLedger
 from vramline.wire.platform_profile import PlatformProfile
@@ -122,6 +122,8 @@ class World(MemoryStore):
         stored = self.requests.get(key)
         if (stored.version if stored else None) != version:
             return Taken("somebody else wrote the request")
+        if stored is not None:
+            _check_change(stored.request, request)
         self.version += 1
         written = StoredRequest(request, self.version)
         self.requests[key] = written
@@ -297,3 +299,13 @@ def has_ended(pod: PodObject) -> bool:
 def _wants_device(pod: PodObject) -> bool:
     containers = (pod.spec or PodSpec()).containers or ()
     return any(each.resources and keys.GPU_COUNT in (each.resources.limits or {}) for each in containers)
+
+
+def _check_change(old: BindRequest, new: BindRequest) -> None:
+    """The rules of the definition of BindRequest: the API server refuses what breaks them."""
+    assert old.pod_uid == new.pod_uid
+    assert new.attempts >= old.attempts
+    if new.attempts == old.attempts:
+        assert (old.node, old.gpus) == (new.node, new.gpus), "the intent of an attempt was changed"
+        assert (old.phase, new.phase) != (BindPhase.FAILED, BindPhase.PENDING)
+    assert old.phase is not BindPhase.SUCCEEDED or old == new

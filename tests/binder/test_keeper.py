@@ -174,6 +174,61 @@ def test_a_bind_that_was_killed_before_its_end_was_written_gets_its_record() -> 
     assert [share.uuid for share in request.given] == [card_of(world, "uid-1")]
 
 
+def test_a_claim_that_a_killed_leader_left_counts_as_an_attempt_that_failed() -> None:
+    """Where the card is held the claim is all that was written; what comes of it is recorded all the same."""
+    world, replica = world_of(shared_pod(1), shared_pod(2))
+    asyncio.run(replica.bind("uid-1", "n1"))
+    kill_at_the_binding(world, replica, "uid-2")
+    assert ("ns", "p2") not in world.requests
+    assert [claim.pod_uid for claim in world.ledgers["n1"].claims] == ["uid-1", "uid-2"]
+    heir = Replica(world, epoch=2)
+    heir.hear()
+
+    asyncio.run(heir.committer.recall("uid-2"))
+
+    request = world.requests["ns", "p2"].request
+    assert (request.phase, request.attempts, request.node) == (BindPhase.FAILED, 1, "n1")
+    assert [claim.pod_uid for claim in world.ledgers["n1"].claims] == ["uid-1"]
+
+    assert asyncio.run(heir.bind("uid-2", "n1")) == ""
+
+    request = world.requests["ns", "p2"].request
+    assert (request.phase, request.attempts) == (BindPhase.SUCCEEDED, 2)
+
+
+def kill_at_the_binding(world: World, replica: Replica, uid: str) -> None:
+    original = world.bind
+
+    async def die(binding: Binding) -> object:
+        del binding
+        raise Crash
+
+    world.bind = die  # type: ignore[assignment, method-assign]
+    with pytest.raises(Crash):
+        asyncio.run(replica.bind(uid, "n1"))
+    world.bind = original  # type: ignore[method-assign]
+
+
+def test_a_bind_elsewhere_ends_the_request_of_another_node_as_failed_and_gets_a_record_of_its_own() -> None:
+    world, replica = world_of(shared_pod(1))
+
+    async def die_while_waiting() -> None:
+        task = asyncio.create_task(replica.committer.bind("uid-1", "n1"))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        task.cancel()
+
+    asyncio.run(die_while_waiting())
+    assert world.requests["ns", "p1"].request.node == "n1"
+    other = Replica(world, epoch=2)
+    other.parts.requests.drop("ns", "p1")  # it has not heard of the request
+    asyncio.run(other.bind("uid-1", "n2"))
+    asyncio.run(Replica(world, epoch=3).keep())
+
+    request = world.requests["ns", "p1"].request
+    assert (request.phase, request.node, request.attempts) == (BindPhase.SUCCEEDED, "n2", 2)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_what_only_covered_a_whole_card_of_ours_goes_when_that_ends(seed: int) -> None:
     """kubelet may have counted the whole card elsewhere; in the end each shared card is held by itself."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import zlib
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
 
@@ -173,6 +174,60 @@ def test_a_bind_request_stays_with_its_pod(plane: ControlPlane) -> None:
 
         with pytest.raises(InvalidError, match="is one pod's"):
             await client.patch(BIND_REQUESTS, made.key, Patch({"spec": {"podUID": "uid-2"}}))
+
+    run(plane, story)
+
+
+PENDING = replace(REQUEST, attempts=2)
+FAILED = replace(PENDING, phase=BindPhase.FAILED, reason="no card")
+SUCCEEDED = replace(PENDING, phase=BindPhase.SUCCEEDED, given=PENDING.gpus)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        pytest.param(PENDING, replace(PENDING, node="n2"), "does not change", id="another node"),
+        pytest.param(PENDING, replace(PENDING, gpus=PENDING.gpus[:1]), "does not change", id="other cards"),
+        pytest.param(PENDING, replace(PENDING, attempts=1), "only grow", id="fewer attempts"),
+        pytest.param(FAILED, PENDING, "not pending again", id="an end that is taken back"),
+        pytest.param(SUCCEEDED, FAILED, "is over", id="a failure after the success"),
+        pytest.param(SUCCEEDED, replace(PENDING, attempts=3), "is over", id="an attempt after the success"),
+    ],
+)
+def test_what_a_bind_request_says_cannot_be_unsaid(
+    before: BindRequest, after: BindRequest, why: str, plane: ControlPlane, request: pytest.FixtureRequest
+) -> None:
+    name = f"r{zlib.crc32(request.node.nodeid.encode()):x}"
+
+    async def story(client: KubeClient) -> None:
+        made = await client.create(BIND_REQUESTS, replace(before, name=name), namespace="default")
+
+        with pytest.raises(InvalidError, match=why):
+            await client.update(BIND_REQUESTS, made.key, replace(after, name=name), version=made.version)
+
+    run(plane, story)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(PENDING, SUCCEEDED, id="success"),
+        pytest.param(PENDING, FAILED, id="failure"),
+        pytest.param(FAILED, SUCCEEDED, id="a binding whose answer was lost and that landed"),
+        pytest.param(FAILED, replace(PENDING, attempts=3, node="n2"), id="the next attempt, elsewhere"),
+    ],
+)
+def test_a_bind_request_goes_on(
+    before: BindRequest, after: BindRequest, plane: ControlPlane, request: pytest.FixtureRequest
+) -> None:
+    name = f"r{zlib.crc32(request.node.nodeid.encode()):x}"
+
+    async def story(client: KubeClient) -> None:
+        made = await client.create(BIND_REQUESTS, replace(before, name=name), namespace="default")
+        wanted = replace(after, name=name)
+        written = await client.update(BIND_REQUESTS, made.key, wanted, version=made.version)
+
+        assert written.value == wanted
 
     run(plane, story)
 

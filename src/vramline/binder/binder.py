@@ -4,7 +4,8 @@
     (ledger)    Pending         if there is none       another one: the claim moves            Succeeded
 
 Where all cards are held already there is nothing to wait for, and the claim in the ledger is all the intent
-that a successor needs: the BindRequest is then written once, with its end.
+that a successor needs: the BindRequest is then written once, with its end. A successor that takes such a claim
+back records the attempt as failed first.
 """
 
 from vramline.binder.books import situation_of
@@ -69,6 +70,10 @@ class Binder:
     async def finish(self, pod: Pod, placement: Placement, refused: str) -> None:
         """Record how the bind ended."""
         await self._requests.close(pod, placement, refused)
+
+    async def abandon(self, pod: Pod, placement: Placement) -> None:
+        """Record a bind that an earlier leader began."""
+        await self._requests.abandon(pod, placement)
 
     def _look(self, name: str) -> Situation | None:
         node = self._books.fleet.node(name)

@@ -20,7 +20,7 @@ from vramline.model.cluster import BindOutcome
 from vramline.model.decision import Placement
 from vramline.model.pod import Pod, PodPhase
 from vramline.wire import keys
-from vramline.wire.bind_request_v1alpha1 import BindPhase, BindRequest
+from vramline.wire.bind_request_v1alpha1 import BindRequest
 from vramline.wire.reservation_pod import Reservation
 
 __all__ = ["Keeper", "LostCard", "Stranger"]
@@ -214,16 +214,15 @@ class Keeper:
                 return
             if pod.phase not in (PodPhase.BOUND, PodPhase.RUNNING) or not _is_ours(pod):
                 continue
-            request = self._requests.of(pod)
-            if self._books.is_held(pod.uid) or (request and request.phase is BindPhase.SUCCEEDED):
+            if self._books.is_held(pod.uid) or self._requests.has_succeeded(pod):
                 continue
             written += 1
-            given = () if pod.allocation is None else pod.allocation.gpus
-            placement = Placement(node=pod.node or "", gpus=given)
-            if request is None:
-                await self._requests.close(pod, placement, refused="")
-            else:
+            request = self._requests.of(pod)
+            if request is not None and request.node == pod.node:
                 await self._requests.end(request, pod, refused="")
+            else:  # nothing was written of the attempt that led there
+                given = () if pod.allocation is None else pod.allocation.gpus
+                await self._requests.close(pod, Placement(node=pod.node or "", gpus=given), refused="")
 
 
 def _is_ours(pod: Pod) -> bool:

@@ -50,6 +50,11 @@ class Requests:
         request = self.of(pod)
         return request is not None and request.phase is BindPhase.PENDING
 
+    def has_succeeded(self, pod: Pod) -> bool:
+        """Whether it is recorded that the pod is bound."""
+        request = self.of(pod)
+        return request is not None and request.phase is BindPhase.SUCCEEDED
+
     def pending(self) -> Iterator[BindRequest]:
         """Yield every request that has not ended, as far as the watch has told."""
         for each in list(self._known.values()):
@@ -79,13 +84,23 @@ class Requests:
     async def end(self, request: BindRequest, pod: Pod, refused: str) -> str:
         """Store how an attempt ended that another process, or an earlier start of this one, began."""
         given = pod.allocation.gpus if pod.allocation is not None and not refused else ()
-        placement = Placement(node=pod.node or request.node, gpus=tuple(given) or request.gpus)
         self._open.add(pod.uid)
+        placement = Placement(node=request.node, gpus=tuple(given) or request.gpus)
         return await self.close(pod, placement, refused)
+
+    async def abandon(self, pod: Pod, placement: Placement) -> None:
+        """Count an attempt of which an earlier leader left nothing but its claim; a pending one is counted."""
+        stored = await self._store.read_request(pod.namespace, pod.name)
+        if isinstance(stored, StoredRequest):
+            self.take(stored)
+        if not self.is_pending(pod):
+            await self.close(pod, placement, "the leader that began it is gone; its claim was taken back")
 
     async def _write(self, pod: Pod, placement: Placement, phase: BindPhase, reason: str) -> str:
         problem = "somebody else writes it all the time"
         for _ in range(_TRIES):
+            if self.has_succeeded(pod):
+                return ""  # a pod is bound once; what others tried besides is no news
             known = self._known.get((pod.namespace, pod.name))
             if known is not None and known.request.pod_uid != pod.uid:
                 await self._store.drop_request(known)
@@ -118,14 +133,14 @@ class Requests:
     def _next(self, pod: Pod, placement: Placement, phase: BindPhase, reason: str) -> BindRequest:
         before = self.of(pod)
         attempts = before.attempts if before is not None else 0
-        begins = pod.uid not in self._open
-        planned = placement.gpus if begins or before is None else before.gpus
+        begins = pod.uid not in self._open or before is None
+        intended = placement if begins or before is None else before
         return BindRequest(
             namespace=pod.namespace,
             name=pod.name,
             pod_uid=pod.uid,
-            node=placement.node,
-            gpus=planned,
+            node=intended.node,
+            gpus=intended.gpus,
             phase=phase,
             reason=reason,
             attempts=attempts + 1 if begins else attempts,

@@ -58,3 +58,7 @@ class CardHolder(Protocol):
     async def finish(self, pod: Pod, placement: Placement, refused: str) -> None:
         """Record how a bind ended that had got as far as its claim; `refused` is empty where it is bound."""
         ...
+
+    async def abandon(self, pod: Pod, placement: Placement) -> None:
+        """Record a bind that an earlier leader began and left at its claim; the claim is about to go."""
+        ...

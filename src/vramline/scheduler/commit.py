@@ -28,7 +28,7 @@ from vramline.model.cluster import BindOutcome
 from vramline.model.decision import Decision, Placement
 from vramline.model.fleet import Fleet
 from vramline.model.holding import CardHolder
-from vramline.model.pod import Pod
+from vramline.model.pod import GpuShare, Pod
 from vramline.scheduler.eyes import Eyes
 from vramline.scheduler.following_cards import find_cards
 from vramline.scheduler.hami_nodes import annotations_for_hami, why_hami_waits
@@ -278,8 +278,9 @@ class Committer:
 
     async def _take_back(self, pod: Pod) -> None:
         """Take back promises to an unbound pod that somebody, perhaps another leader, did not keep."""
-        nodes = []
+        nodes, left = [], dict[str, Placement]()
         for node in self._live.nodes_promised_to(pod.uid):
+            left[node] = self._left_by_others(pod, node)
             written = await self.desk.write(node, take_over=[pod.uid])
             if isinstance(written, Lost):
                 return
@@ -295,7 +296,17 @@ class Committer:
         bound_to = fenced.spec.node_name if fenced.spec is not None else None
         for node in nodes:
             if node != bound_to:
+                if self.holder is not None and left[node].gpus and self.holder.holds_for(pod, node):
+                    await self.holder.abandon(pod, left[node])
                 await self.desk.write(node, remove=[pod.uid])
+
+    def _left_by_others(self, pod: Pod, node: str) -> Placement:
+        """Return what an earlier leader promised a pod; what became of own promises is recorded."""
+        claims = (claim for claim in self._live.ledger_of(node).claims if claim.pod_uid == pod.uid)
+        others = (claim for claim in claims if claim.epoch != self._epoch())
+        return Placement(
+            node=node, gpus=tuple(GpuShare(claim.gpu, claim.mib, claim.cores) for claim in others)
+        )
 
 
 def _binding(

@@ -1,7 +1,7 @@
 """Any interleaving of two leaders, kubelets, strangers, faults, kills, deletions and reboots converges.
 
 Always: no card is over-promised, and nothing but reservations is ended. In the end: every shared card is held
-or was given to a stranger, nothing else is held, every bind has its end, and no pod was lost.
+or was given to somebody else, nothing else is held, every bind has its end, and no pod was lost.
 """
 
 import asyncio
@@ -160,12 +160,8 @@ def check_end(history: History, heir: Replica) -> None:
         situation = situation_of(heir.live, heir.parts.holds, node)
         claimed = claimed_on(heir.live, node)
         held = held_cards(situation)
-        strangers = {
-            device
-            for uid, device in world.given.items()
-            if uid.startswith("uid-w10") and f"-{name}-" in device
-        }
-        unheld = claimed.shared - held.keys() - strangers
+        # What kubelet gave to a pod with a device of its own, a stranger's or ours, nobody else can be given.
+        unheld = claimed.shared - held.keys() - set(world.given.values())
         assert not unheld or are_all_held_by_count(situation), (name, unheld)
         if not (claimed.shared - held.keys()):
             leaked = held.keys() - claimed.any

@@ -4,8 +4,8 @@
     (ledger)    Pending         if there is none       another one: the claim moves            Succeeded
 
 Where all cards are held already there is nothing to wait for, and the claim in the ledger is all the intent
-that a successor needs: the BindRequest is then written once, with its end. A successor that takes such a claim
-back records the attempt as failed first.
+that a successor needs: the BindRequest is then written once, with its end. A successor that takes such a
+claim back records the attempt as failed first.
 """
 
 from vramline.binder.books import situation_of

@@ -89,7 +89,7 @@ class Requests:
         return await self.close(pod, placement, refused)
 
     async def abandon(self, pod: Pod, placement: Placement) -> None:
-        """Count an attempt of which an earlier leader left nothing but its claim; a pending one is counted."""
+        """Count an attempt of which an earlier leader left nothing but its claim; a pending one counts."""
         stored = await self._store.read_request(pod.namespace, pod.name)
         if isinstance(stored, StoredRequest):
             self.take(stored)

@@ -127,6 +127,8 @@ class ClusterLife(RuleBasedStateMachine):
         held = {(claim.pod_uid, claim.gpu): (claim.mib, claim.state) for claim in self.fleet.ledger}
 
         assert held == {(c.pod_uid, c.gpu): (c.mib, c.state) for c in self.world.claims}
+        leaving = {key for key, (_, state) in held.items() if state is ClaimState.RELEASING}
+        assert {(claim.pod_uid, claim.gpu) for claim in self.fleet.ledger.releasing()} == leaving
 
     @invariant()
     def no_card_is_promised_beyond_its_memory(self) -> None:

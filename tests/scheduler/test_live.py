@@ -156,6 +156,29 @@ def test_a_promise_on_a_node_that_the_pod_did_not_go_to_holds_nothing_and_is_ove
     assert (held(live), live.overdue()) == (0, {"n1": {"uid-1"}})
 
 
+def test_a_promise_is_overdue_once_its_pod_goes_elsewhere_however_often_it_was_looked_at_before() -> None:
+    live = state()
+    live.set_ledger(ledger())
+    live.set_pod(pod_object(annotations={keys.KAI_MEMORY: "8000"}, meta={"uid": "uid-1"}))
+    before = [live.overdue(), live.overdue()]
+    live.set_pod(pod_object(annotations={keys.KAI_MEMORY: "8000"}, meta={"uid": "uid-1"}, nodeName="n2"))
+
+    assert (before, live.overdue()) == ([{}, {}], {"n1": {"uid-1"}})
+    assert live.overdue() == {"n1": {"uid-1"}}, "until the ledger says otherwise"
+    live.set_ledger(GpuLedger(node="n1", epoch=1, resource_version="6"))
+    assert live.overdue() == {}
+
+
+def test_a_promise_to_a_pod_that_is_bound_is_kept() -> None:
+    now = [1_000.0]
+    live = LiveState(Rules(), clock=lambda: now[0])
+    live.set_ledger(ledger())
+    live.set_pod(pod_object(annotations={keys.KAI_MEMORY: "8000"}, meta={"uid": "uid-1"}, nodeName="n1"))
+    now[0] = 2_000.0
+
+    assert [live.promises_not_kept(), live.promises_not_kept()] == [[], []]
+
+
 def test_a_promise_grows_old_however_often_its_waiting_pod_is_touched() -> None:
     now = [1_000.0]
     live = LiveState(Rules(), clock=lambda: now[0])

@@ -37,6 +37,8 @@ class Ledger:
         self.version = 0
         self._by_card: dict[str, dict[str, Claim]] = {}
         self._by_pod: dict[str, dict[str, Claim]] = {}
+        self._releasing: dict[tuple[str, str], Claim] = {}
+        """By pod and card: asked for often, and few of many."""
 
     def __len__(self) -> int:
         return sum(len(claims) for claims in self._by_pod.values())
@@ -51,6 +53,7 @@ class Ledger:
         copy.version = self.version
         copy._by_card = {uuid: dict(claims) for uuid, claims in self._by_card.items()}
         copy._by_pod = {pod_uid: dict(claims) for pod_uid, claims in self._by_pod.items()}
+        copy._releasing = dict(self._releasing)
         return copy
 
     def only(self, cards: Iterable[str]) -> "Ledger":
@@ -61,6 +64,7 @@ class Ledger:
         for uuid, claims in alone._by_card.items():
             for pod_uid, claim in claims.items():
                 alone._by_pod.setdefault(pod_uid, {})[uuid] = claim
+                alone._note(claim)
         return alone
 
     def of_card(self, uuid: str) -> tuple[Claim, ...]:
@@ -91,12 +95,14 @@ class Ledger:
         for claim in claims:
             self._by_card.setdefault(claim.gpu, {})[claim.pod_uid] = claim
             self._by_pod.setdefault(claim.pod_uid, {})[claim.gpu] = claim
+            self._note(claim)
             self.version += 1
 
     def remove(self, pod_uid: str) -> tuple[Claim, ...]:
         """Forget a pod's claims (Gone or Abandoned) and return what they were."""
         removed = self._by_pod.pop(pod_uid, {})
         for uuid in removed:
+            self._releasing.pop((pod_uid, uuid), None)
             card = self._by_card[uuid]
             del card[pod_uid]
             if not card:
@@ -108,6 +114,7 @@ class Ledger:
         """Forget the claims on one card and return what they were; what their pods hold elsewhere stays."""
         removed = self._by_card.pop(uuid, {})
         for pod_uid in removed:
+            self._releasing.pop((pod_uid, uuid), None)
             held = self._by_pod[pod_uid]
             del held[uuid]
             if not held:
@@ -117,7 +124,13 @@ class Ledger:
 
     def releasing(self) -> tuple[Claim, ...]:
         """Return every claim that waits for proof of its end."""
-        return tuple(claim for claim in self if claim.state is ClaimState.RELEASING)
+        return tuple(self._releasing.values())
+
+    def _note(self, claim: Claim) -> None:
+        if claim.state is ClaimState.RELEASING:
+            self._releasing[claim.pod_uid, claim.gpu] = claim
+        else:
+            self._releasing.pop((claim.pod_uid, claim.gpu), None)
 
     def _check(self, claim: Claim, limits: CardLimits) -> None:
         there = self._by_card.get(claim.gpu, {}).values()

@@ -301,7 +301,7 @@ class LiveState:
 
     def overdue(self) -> dict[str, set[str]]:
         """By node, the pods whose stored claims are over."""
-        return {node: over for node in self._ledgers if (over := self.overdue_on(node))}
+        return self._ledgers.overdue(self.overdue_on)
 
     def overdue_on(self, node: str) -> set[str]:
         """The pods whose claims a node's ledger still has but that are over: free, or gone elsewhere."""
@@ -316,14 +316,12 @@ class LiveState:
 
         A watch may lag: whoever takes such a promise back asks the API server for the pod.
         """
-        found: list[Pod] = []
-        for uid, promised_at in self._ledgers.promises():
-            pod = self._pods.get(uid)
-            if pod is None or pod.node is not None or uid in self._under_way:
-                continue
-            if self.now() - promised_at >= self.release_grace_s:
-                found.append(pod)
-        return found
+        promised = self._ledgers.promised_before(self.now() - self.release_grace_s)
+        pods = [self._pods[uid] for uid in promised if uid in self._pods]
+        for pod in pods:
+            if pod.node is not None:
+                self._ledgers.keep_promise(pod.uid)
+        return [pod for pod in pods if pod.node is None and pod.uid not in self._under_way]
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────
 
@@ -494,7 +492,8 @@ class LiveState:
             each.note(uid, pod)
 
     def _move(self, uid: str, before: str, after: str) -> None:
-        if before != after and before:
+        if before != after:
             self._on_node.get(before, set()).discard(uid)
+            self._ledgers.doubt(uid)
         if after:
             self._on_node.setdefault(after, set()).add(uid)

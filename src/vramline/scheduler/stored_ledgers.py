@@ -1,6 +1,6 @@
 """The ledgers as the API server last told them, and which pods each of them names."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from vramline.wire.ledger_v1alpha1 import GpuLedger
 
@@ -15,6 +15,10 @@ class StoredLedgers:
         self._claimed_on: dict[str, set[str]] = {}
         self._promised_at: dict[str, float] = {}
         self._let_go: dict[str, set[str]] = {}
+        self._doubtful: set[str] = set()
+        """Nodes of whose claims some may be over, because something changed since that was last judged."""
+        self._with_ends: set[str] = set()
+        """Nodes that have claims which end by themselves."""
 
     def __iter__(self) -> Iterator[str]:
         """Yield the nodes that have a ledger."""
@@ -39,25 +43,50 @@ class StoredLedgers:
         self._index(ledger.node, stored, now)
         self._ledgers[ledger.node] = ledger
         self._let_go[ledger.node] = self._let_go.get(ledger.node, set()) & stored
+        self._doubtful.add(ledger.node)
+        if any(claim.until is not None for claim in ledger.claims):
+            self._with_ends.add(ledger.node)
+        else:
+            self._with_ends.discard(ledger.node)
         return True
 
     def drop(self, node: str, *, now: float) -> None:
         """Forget a ledger that was deleted."""
         self._index(node, set(), now)
         self._ledgers.pop(node, None)
+        self._doubtful.discard(node)
+        self._with_ends.discard(node)
 
     def nodes_of(self, pod_uid: str) -> set[str]:
         """Return the nodes whose ledgers name a pod."""
         return self._claimed_on.get(pod_uid, set())
 
-    def promises(self) -> Iterator[tuple[str, float]]:
-        """Yield every pod that a ledger names, and when one was first seen to."""
-        return iter(list(self._promised_at.items()))
+    def promised_before(self, moment: float) -> list[str]:
+        """Return the pods that ledgers have named since before a moment, without those of `keep_promise`."""
+        return [uid for uid, promised_at in self._promised_at.items() if promised_at <= moment]
+
+    def keep_promise(self, pod_uid: str) -> None:
+        """Note that a pod is bound, which it stays."""
+        self._promised_at.pop(pod_uid, None)
+
+    def doubt(self, pod_uid: str) -> None:
+        """Note that a pod has come to a node, or left one."""
+        self._doubtful.update(self.nodes_of(pod_uid))
+
+    def overdue(self, judge: Callable[[str], set[str]]) -> dict[str, set[str]]:
+        """Return by node the pods whose stored claims are over, as `judge` says of a node.
+
+        Only nodes are judged of which that may have changed: there are thousands, and this is asked often.
+        """
+        found = {node: judge(node) for node in self._doubtful | self._with_ends}
+        self._doubtful = {node for node, over in found.items() if over}
+        return {node: found[node] for node in sorted(self._doubtful)}
 
     def let_go(self, pod_uid: str) -> None:
         """Note that what a pod held is free, although it is stored still."""
         for node in self.nodes_of(pod_uid):
             self._let_go.setdefault(node, set()).add(pod_uid)
+            self._doubtful.add(node)
 
     def are_let_go(self, node: str) -> set[str]:
         """Return the pods whose claims a node's ledger has although they are over."""

@@ -82,3 +82,26 @@ def test_a_node_that_left_while_everything_was_listed_is_not_there() -> None:
     live.finish_listing()
 
     assert [node.name for node in live.fleet.nodes] == ["gpu-node-00000"]
+
+
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "nvidia.com/gpu.shared"])
+def test_a_pod_with_devices_of_its_own_holds_as_much_after_a_start_as_before(resource: str) -> None:
+    population = Population(PopulationShape(nodes=2, gpus=2, pods=2))
+    device: dict[str, Any] = {
+        "metadata": {"name": "foreign", "namespace": "ns", "uid": "uid-foreign"},
+        "spec": {
+            "nodeName": "gpu-node-00001",
+            "containers": [{"name": "main", "resources": {"limits": {resource: "1"}}}],
+        },
+        "status": {"phase": "Running"},
+    }
+    one_by_one, at_once = (LiveState(Rules(), clock=lambda: NOW) for _ in range(2))
+    at_once.backlog.start()
+    for live in (one_by_one, at_once):
+        for step in (*everything(population), *steps_of(PODS, LiveState.set_pod, [device])):
+            step(live)
+        live.finish_listing_pods()
+        live.finish_listing()
+
+    assert sum(claim.mib for claim in one_by_one.fleet.ledger.of_pod("uid-foreign")) > 0
+    assert state_of(at_once) == state_of(one_by_one)

@@ -8,8 +8,7 @@ Rules read the arrays through `GpuColumns.<name>`, which are views cut to the ro
 block that counts gives it a new number in `stamps`, so that whoever has seen the block before knows.
 """
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,15 +16,14 @@ import numpy.typing as npt
 
 from vramline.errors import InvariantError
 from vramline.model.ask import RealtimeMode
+from vramline.model.counts import COUNTED, NEVER, NO_LIMIT, SEEN, CardCount, figures_of, look_at
 from vramline.model.gpu import Health, PhysicalGpu
-from vramline.model.law import Account
+from vramline.model.law import promise_of
 from vramline.model.observation import Observation, Unknown
 from vramline.model.reason import CODE_OF, FITS, Reason
+from vramline.units import Mib
 
 __all__ = ["NEVER", "NODE_MODES", "NO_LIMIT", "Block", "CardKind", "GpuColumns"]
-
-NEVER = -np.inf
-"""Time of an observation that does not exist."""
 
 NODE_MODES: tuple[tuple[RealtimeMode | None, bool], ...] = (
     (None, False),
@@ -33,9 +31,6 @@ NODE_MODES: tuple[tuple[RealtimeMode | None, bool], ...] = (
     (None, True),
 )
 """What a node may say itself: nothing, a mode, or that the check is on."""
-
-NO_LIMIT = 2**31 - 1
-"""Slots left on a card whose number of sharers is not limited."""
 
 _FIELDS: dict[str, npt.DTypeLike] = {
     "promise": np.int64,  # usable − margin: what the empty card can promise
@@ -220,7 +215,7 @@ class GpuColumns:
         self.version += 1
         self._stamps[number] = self.version
 
-    def add_block(self, node: int, gpus: tuple[PhysicalGpu, ...]) -> int:
+    def add_block(self, node: int, gpus: tuple[PhysicalGpu, ...], margin: Mib) -> int:
         """Give a node rows for its cards (at least one) and return the block's number."""
         self.layout = object()
         waiting = self._idle.get(len(gpus))
@@ -230,10 +225,10 @@ class GpuColumns:
         block.gpus = tuple(sorted(gpus, key=lambda gpu: gpu.uuid))
         self._node_of_block[number] = node
         self.touch(number)
-        for row, gpu in enumerate(block.gpus, start=block.start):
-            self.row_of[gpu.uuid] = row
-            self._gpu_at[row] = gpu
-            self._write_static(row, gpu)
+        rows = range(block.start, block.start + block.width)
+        self.row_of.update(zip((gpu.uuid for gpu in block.gpus), rows, strict=True))
+        self._gpu_at[rows.start : rows.stop] = block.gpus
+        self._write_static(slice(rows.start, rows.stop), block.gpus, margin)
         return number
 
     def drop_block(self, number: int) -> None:
@@ -252,40 +247,39 @@ class GpuColumns:
         block.node, block.gpus = None, ()
         self._idle.setdefault(block.width, []).append(number)
 
-    def write_account(
-        self, row: int, gpu: PhysicalGpu, account: Account, *, sharers: int, cores: int
-    ) -> None:
-        """Copy what the memory law said about one card."""
-        arrays = self._arrays
+    def write_count(self, count: CardCount) -> None:
+        """Copy what the memory law said about one card, and when and how busy it was seen."""
+        arrays, row = self._arrays, count.row
         self.touch(int(arrays["block"][row]))
-        arrays["promise"][row] = account.usable - account.margin
-        arrays["claimed"][row] = account.claimed
-        arrays["claimed_releasing"][row] = account.claimed_releasing
-        arrays["held"][row] = account.held
-        arrays["held_releasing"][row] = account.held_releasing
-        arrays["free_books"][row] = account.free_by_books
-        arrays["free_observed"][row] = account.free
-        arrays["unmanaged"][row] = 0 if isinstance(account.unmanaged, Unknown) else account.unmanaged
-        arrays["slots_left"][row] = NO_LIMIT if gpu.slots is None else gpu.slots - sharers
-        arrays["cores_left"][row] = gpu.cores - cores
-        arrays["sharers"][row] = sharers
-        kind = CardKind(account.usable - account.margin, gpu.slots or 1, gpu.model)
-        index = self._kind_index.get(kind)
-        arrays["kind"][row] = self._intern_kind(kind) if index is None else index
+        figures = figures_of(count.gpu, count.account, count.sharers, count.cores)
+        for name, figure in zip(COUNTED, figures, strict=True):
+            arrays[name][row] = figure
+        self.write_observation(row, count.gpu, count.observation)
 
     def write_observation(self, row: int, gpu: PhysicalGpu, observation: Observation | None) -> None:
         """Copy when and how busy a card was seen; without a used figure it counts as not seen."""
-        arrays, at, void_at, used_percent = self._arrays, NEVER, NEVER, np.nan
-        if observation is not None and not isinstance(observation.used, Unknown):
-            at, void_at = observation.at, observation.void_at
-            used_percent = 100.0 * observation.used / gpu.total
-            self.has_streams = self.has_streams or void_at != math.inf
-        if (arrays["observed_at"][row], arrays["void_at"][row]) != (at, void_at):
+        arrays, seen = self._arrays, look_at(gpu, observation)
+        self.has_streams = self.has_streams or seen.is_streamed
+        if (arrays["observed_at"][row], arrays["void_at"][row]) != (seen.observed_at, seen.void_at):
             self.looks += 1
-            arrays["observed_at"][row], arrays["void_at"][row] = at, void_at
-        arrays["used_percent"][row] = used_percent
-        known = observation is not None and not isinstance(observation.utilization_percent, Unknown)
-        arrays["utilization"][row] = observation.utilization_percent if observation and known else np.nan
+        for name, figure in zip(SEEN, seen, strict=True):
+            arrays[name][row] = figure
+
+    def write_counts(self, counts: Sequence[CardCount]) -> None:
+        """Do the same for many cards, a column at a time."""
+        if not counts:
+            return
+        rows = np.array([each.row for each in counts], dtype=np.int64)
+        self.version += 1
+        self._stamps[self._arrays["block"][rows]] = self.version
+        figures = [figures_of(each.gpu, each.account, each.sharers, each.cores) for each in counts]
+        for name, column in zip(COUNTED, zip(*figures, strict=True), strict=True):
+            self._arrays[name][rows] = column
+        looks = [look_at(each.gpu, each.observation) for each in counts]
+        for name, seen in zip(SEEN, zip(*looks, strict=True), strict=True):
+            self._arrays[name][rows] = seen
+        self.looks += 1
+        self.has_streams = self.has_streams or any(each.is_streamed for each in looks)
 
     def fresh(self, *, now: float, max_age_s: float) -> npt.NDArray[np.bool_]:
         """Return by row whether there is an observation young enough to count."""
@@ -334,31 +328,35 @@ class GpuColumns:
             return np.zeros(0, dtype=np.int64)
         return np.minimum.reduceat(values, self.starts)
 
-    def _write_static(self, row: int, gpu: PhysicalGpu) -> None:
+    def _write_static(self, rows: slice, gpus: tuple[PhysicalGpu, ...], margin: Mib) -> None:
+        """Write what only the cards themselves decide."""
         arrays = self._arrays
-        arrays["slots"][row] = gpu.slots or 1
-        arrays["numa"][row] = -1 if gpu.numa is None else gpu.numa
-        arrays["model"][row] = self._intern(gpu.model)
-        arrays["static_code"][row] = _static_code(gpu)
+        promises = [promise_of(gpu, margin) for gpu in gpus]
+        arrays["promise"][rows] = promises
+        arrays["kind"][rows] = [self._kind_of(*each) for each in zip(promises, gpus, strict=True)]
+        arrays["slots"][rows] = [gpu.slots or 1 for gpu in gpus]
+        arrays["numa"][rows] = [-1 if gpu.numa is None else gpu.numa for gpu in gpus]
+        arrays["model"][rows] = [self._intern(gpu.model) for gpu in gpus]
+        arrays["static_code"][rows] = [_static_code(gpu) for gpu in gpus]
+        arrays["node_mode"][rows] = 0
 
     def set_static_code(self, number: int, code: int | None) -> None:
         """Refuse every card of a block with one code, or (None) let each card speak for itself again."""
-        block, codes = self.blocks[number], self._arrays["static_code"]
-        for row, gpu in enumerate(block.gpus, start=block.start):
-            new = _static_code(gpu) if code is None else code
-            if codes[row] != new:
-                codes[row] = new
-                self.layout = object()
-                self.touch(number)
+        block = self.blocks[number]
+        codes = self._arrays["static_code"][block.start : block.start + block.width]
+        new = [_static_code(gpu) if code is None else code for gpu in block.gpus]
+        if codes.tolist() != new:
+            codes[:] = new
+            self.layout = object()
+            self.touch(number)
 
     def set_node_mode(self, number: int, own: RealtimeMode | None, *, enabled: bool) -> None:
         """Say which mode of the real-time check a block's node has of its own."""
         block = self.blocks[number]
         code = NODE_MODES.index((own, enabled and own is None))
         self.has_node_modes = self.has_node_modes or code != 0
-        modes = self._arrays["node_mode"][block.start : block.start + block.width]
-        if (modes != code).any():
-            modes[:] = code
+        if self._arrays["node_mode"][block.start] != code:  # all rows of a block say the same
+            self._arrays["node_mode"][block.start : block.start + block.width] = code
             self.touch(number)
 
     def _intern(self, model: str) -> int:
@@ -367,6 +365,11 @@ class GpuColumns:
             index = self._model_index[model] = len(self.models)
             self.models.append(model)
         return index
+
+    def _kind_of(self, promise: int, gpu: PhysicalGpu) -> int:
+        kind = CardKind(promise, gpu.slots or 1, gpu.model)
+        index = self._kind_index.get(kind)
+        return self._intern_kind(kind) if index is None else index
 
     def _intern_kind(self, kind: CardKind) -> int:
         self._kind_index[kind] = len(self.kinds)
@@ -377,11 +380,10 @@ class GpuColumns:
         number = len(self.blocks)
         if self._size + width > len(self._gpu_at):
             self._gpu_at.extend([None] * max(width, len(self._gpu_at), 64))
-        for name, array in self._arrays.items():
-            if self._size + width > len(array):
-                self._arrays[name] = np.concatenate(
-                    [array, np.zeros(max(width, len(array)), dtype=array.dtype)]
-                )
+        if self._size + width > len(self._arrays["block"]):
+            for name, array in self._arrays.items():
+                more = np.zeros(max(width, len(array)), dtype=array.dtype)
+                self._arrays[name] = np.concatenate([array, more])
         if number == len(self._starts):
             self._starts = np.concatenate([self._starts, np.zeros_like(self._starts)])
             self._widths = np.concatenate([self._widths, np.zeros_like(self._widths)])

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from vramline.errors import InvariantError
 from vramline.model.claim import Claim, ClaimEvent, ClaimState, next_state
 from vramline.model.columns import GpuColumns
+from vramline.model.counts import CardCount
 from vramline.model.gpu import PhysicalGpu
 from vramline.model.host import HostColumns
 from vramline.model.law import Account, take_account
@@ -30,6 +31,9 @@ from vramline.units import Mib
 __all__ = ["DEFAULT_MARGIN", "NOT_HERE", "Fleet", "Released"]
 
 DEFAULT_MARGIN = Mib(100)
+
+_AT_ONCE = 4096
+"""Cards that are counted together: enough to be quick, and few enough to need little memory meanwhile."""
 
 NOT_HERE = -1
 """Number of a node that is not in the fleet."""
@@ -227,9 +231,8 @@ class Fleet:
             self._node_codes = None
         place.node = node
         if node.gpus and place.block is None:
-            place.block = self.columns.add_block(place.number, node.gpus)
-            for gpu in node.gpus:
-                self._refresh(gpu.uuid)
+            place.block = self.columns.add_block(place.number, node.gpus, self.margin)
+            self._recount(gpu.uuid for gpu in node.gpus)
         self._write_problem(place)
         if place.block is not None:
             self.columns.set_node_mode(place.block, node.realtime, enabled=node.realtime_enabled)
@@ -290,7 +293,7 @@ class Fleet:
             self._picture = None  # nothing that counts has changed, but a picture would grow old
             return
         self.generation += 1
-        self._refresh(uuid)
+        self._recount((uuid,))
 
     def see_again(
         self,
@@ -411,8 +414,9 @@ class Fleet:
             yield
         finally:
             self._gathered = None
-            for uuid in gathered:
-                self._refresh(uuid)
+            rows = sorted(row for uuid in gathered if (row := self.columns.row_of.get(uuid)) is not None)
+            for start in range(0, len(rows), _AT_ONCE):
+                self.columns.write_counts([self._count(row) for row in rows[start : start + _AT_ONCE]])
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────
 
@@ -424,24 +428,23 @@ class Fleet:
 
     def _refresh_cards(self, claims: Iterable[Claim]) -> None:
         self.generation += 1
-        for uuid in {claim.gpu for claim in claims}:
-            self._refresh(uuid)
+        self._recount({claim.gpu for claim in claims})
 
-    def _refresh(self, uuid: str) -> None:
+    def _recount(self, uuids: Iterable[str]) -> None:
+        """Write what is counted of these cards anew; while changes are gathered, at their end."""
         if self._gathered is not None:
-            self._gathered.add(uuid)
+            self._gathered.update(uuids)
             return
-        row = self.columns.row_of.get(uuid)
-        if row is None:
-            return
+        for uuid in uuids:
+            row = self.columns.row_of.get(uuid)
+            if row is not None:
+                self.columns.write_count(self._count(row))
+
+    def _count(self, row: int) -> CardCount:
         gpu = self.columns.card(row)
-        claims = self.ledger.of_card(uuid)
-        observation = self._observations.get(uuid)
-        account = take_account(gpu, claims, observation, self.margin)
-        self.columns.write_account(
-            row, gpu, account, sharers=len(claims), cores=sum(claim.cores for claim in claims)
-        )
-        self.columns.write_observation(row, gpu, observation)
+        claims, seen = self.ledger.of_card(gpu.uuid), self._observations.get(gpu.uuid)
+        account = take_account(gpu, claims, seen, self.margin)
+        return CardCount(row, gpu, account, seen, len(claims), sum(claim.cores for claim in claims))
 
     def _goes_on(self, uuid: str, known: Observation, seen: Observation) -> bool:
         """Whether a stream says of a card what it said a moment ago, so that only its age is new."""

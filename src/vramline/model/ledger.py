@@ -112,14 +112,16 @@ class Ledger:
 
     def clear_card(self, uuid: str) -> tuple[Claim, ...]:
         """Forget the claims on one card and return what they were; what their pods hold elsewhere stays."""
-        removed = self._by_card.pop(uuid, {})
+        removed = self._by_card.pop(uuid, None)
+        if removed is None:
+            return ()
         for pod_uid in removed:
             self._releasing.pop((pod_uid, uuid), None)
             held = self._by_pod[pod_uid]
             del held[uuid]
             if not held:
                 del self._by_pod[pod_uid]
-        self.version += bool(removed)
+        self.version += 1
         return tuple(removed.values())
 
     def releasing(self) -> tuple[Claim, ...]:

@@ -8,6 +8,8 @@ from vramline.model.pod import HostNeeds, Pod, PodPhase
 
 __all__ = ["Crowd"]
 
+_NOWHERE = ("", HostNeeds())
+
 
 class Crowd:
     """Keeps a fleet's mix of asks and what is left of its hosts in step with pods and nodes."""
@@ -45,7 +47,7 @@ class Crowd:
                 self._hosts.take(number, self._stays[uid][1])
 
     def _leave(self, uid: str) -> None:
-        name, needs = self._stays.pop(uid, ("", HostNeeds()))
+        name, needs = self._stays.pop(uid, _NOWHERE)
         if name:
             self._on[name].discard(uid)
             number = self._fleet.node_number(name)

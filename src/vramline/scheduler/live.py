@@ -348,7 +348,7 @@ class LiveState:
             self.sightings.freed.add(name)
         self.fleet.set_node(node)
         self._crowd.set_node(node)
-        self.sightings.take_told(name, seen)
+        (self.sightings.take_first if known is None else self.sightings.take_told)(name, seen)
         self._rebuild(name)
 
     def _forget_node(self, name: str) -> None:

@@ -1,21 +1,16 @@
 """What a pod needs of its node besides GPUs."""
 
 from collections.abc import Sequence
-from functools import lru_cache
-
-import msgspec
 
 from vramline.errors import RequestError
 from vramline.model.pod import HostNeeds, SelectorTerm, Toleration
 from vramline.wire.kubernetes import (
-    Affinity,
     Container,
     NodeSelectorRequirement,
     NodeSelectorTerm,
     PodSpec,
     PodToleration,
     Quantities,
-    ResourceNeeds,
 )
 from vramline.wire.quantities import read_amount
 from vramline.wire.stages import list_containers, list_stages
@@ -37,62 +32,8 @@ _NEVER = SelectorTerm("", "In", ())
 _NAME_FIELD = "metadata.name"
 
 
-class _Needy(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
-    """What of a spec the needs follow from."""
-
-    init_containers: list[Container]
-    containers: list[Container]
-    resources: ResourceNeeds | None
-    overhead: Quantities | None
-    node_selector: dict[str, str] | None
-    affinity: Affinity | None
-    tolerations: list[PodToleration] | None
-
-
-_NEEDY = msgspec.msgpack.Decoder(_Needy)
-_WRITE = msgspec.msgpack.Encoder().encode
-
-
 def read_host_needs(spec: PodSpec, subject: str) -> HostNeeds:
-    """Read CPU, memory, selectors, required node affinity and tolerations.
-
-    Pods come by the hundred from one template, so what was read once is not read again.
-    """
-    needy = _Needy(
-        [_bare(each) for each in spec.init_containers or ()],
-        [_bare(each) for each in spec.containers or ()],
-        spec.resources,
-        spec.overhead,
-        spec.node_selector,
-        spec.affinity,
-        spec.tolerations,
-    )
-    try:
-        return _read_known(_WRITE(needy))
-    except (RequestError, msgspec.MsgspecError, OverflowError):
-        return _read_needs(spec, subject)
-
-
-@lru_cache(maxsize=1024)
-def _read_known(needy: bytes) -> HostNeeds:
-    known = _NEEDY.decode(needy)
-    spec = PodSpec(
-        init_containers=known.init_containers,
-        containers=known.containers,
-        resources=known.resources,
-        overhead=known.overhead,
-        node_selector=known.node_selector,
-        affinity=known.affinity,
-        tolerations=known.tolerations,
-    )
-    return _read_needs(spec, "")
-
-
-def _bare(container: Container) -> Container:
-    return Container(resources=container.resources, restart_policy=container.restart_policy)
-
-
-def _read_needs(spec: PodSpec, subject: str) -> HostNeeds:
+    """Read CPU, memory, selectors, required node affinity and tolerations."""
     terms = _required_terms(spec)
     return HostNeeds(
         cpu_milli=_read_total(spec, "cpu", subject),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 import msgspec
 
@@ -117,6 +118,7 @@ def _same_model(one: PhysicalGpu, other: PhysicalGpu) -> bool:
     return not one.model or not other.model or _plain(one.model) == _plain(other.model)
 
 
+@lru_cache(maxsize=1024)
 def _plain(model: str) -> str:
     """Strip what sources write differently: case, dashes, spaces, `-SHARED`, the maker's name in front."""
     return _SHARED.sub("", _NOISE.sub("", model.lower())).removeprefix("nvidia")

@@ -153,6 +153,8 @@ def _list_sources(
 
 def _add_slots(best: Inventory, sources: list[Inventory]) -> Inventory:
     """Let another source say how often a card is shared, where the best one does not."""
+    if all(card.slots for card in best.cards):
+        return best
     told = {card.uuid: card.slots for source in reversed(sources) for card in source.cards if card.slots}
     cards = (with_slots(card, told.get(card.uuid)) for card in best.cards)
     return msgspec.structs.replace(best, cards=tuple(cards))

@@ -1,6 +1,6 @@
 """What a manifest says that Vramline does not act on: named, so that nothing is ignored in silence."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from vramline.wire import keys
 from vramline.wire.asks import find_mig_resource, is_reservation_pod
@@ -8,7 +8,7 @@ from vramline.wire.identity import subject_of
 from vramline.wire.kubernetes import Affinity, PodObject, PodSpec
 from vramline.wire.stages import list_containers
 
-__all__ = ["is_particular", "list_annotation_notes", "list_notes"]
+__all__ = ["list_annotation_notes", "list_notes", "list_unsimulated"]
 
 _ACTED_ON = {
     "cpu",
@@ -46,7 +46,7 @@ _CHOICES = (
 _NOT_FOLLOWED = (keys.HAMI_VGPU_MODE, keys.HAMI_SCORING_WEIGHTS)
 
 
-def list_notes(pod: PodObject, *, asks: bool) -> tuple[str, ...]:
+def list_notes(pod: PodObject, *, asks: bool, unsimulated: Iterable[str]) -> tuple[str, ...]:
     """Return one sentence for each thing in the manifest that placement leaves out."""
     spec = pod.spec or PodSpec()
     notes: list[str] = []
@@ -55,15 +55,10 @@ def list_notes(pod: PodObject, *, asks: bool) -> tuple[str, ...]:
         mig = None if asks else find_mig_resource(spec, subject_of(pod.metadata))
         if mig is not None:
             notes.append(f"{mig} is left to the NVIDIA device plugin and not simulated")
-    notes += [f"{what} not simulated" for what in _unsimulated(spec)]
+    notes += [f"{what} not simulated" for what in unsimulated]
     if not spec.node_name and pod.metadata.deletion_timestamp is not None:
         notes.append("deletion was asked for before the pod was placed, so it is not placed any more")
     return tuple(notes)
-
-
-def is_particular(spec: PodSpec) -> bool:
-    """Whether a pod may not or should not go just anywhere, for reasons that only kube-scheduler judges."""
-    return next(_unsimulated(spec), None) is not None
 
 
 def list_annotation_notes(pod: PodObject, *, asks: bool) -> Iterator[str]:
@@ -80,7 +75,8 @@ def list_annotation_notes(pod: PodObject, *, asks: bool) -> Iterator[str]:
             yield f"annotation {key} {why}"
 
 
-def _unsimulated(spec: PodSpec) -> Iterator[str]:
+def list_unsimulated(spec: PodSpec) -> Iterator[str]:
+    """Yield why a pod may not or should not go just anywhere, for reasons that only kube-scheduler judges."""
     if spec.affinity is not None:
         yield from _about_affinity(spec.affinity)
     if spec.topology_spread_constraints:

@@ -10,11 +10,11 @@ from vramline.wire import keys
 from vramline.wire.allocation import read_allocation
 from vramline.wire.asks import is_reservation_pod, read_ask
 from vramline.wire.hami import ALLOCATING, decode_devices, sum_devices
-from vramline.wire.host_needs import read_host_needs
 from vramline.wire.identity import namespace_of, subject_of, uid_of
 from vramline.wire.kubernetes import ObjectMeta, PodObject, PodSpec, PodStatus
-from vramline.wire.notes import is_particular, list_notes
+from vramline.wire.notes import list_notes
 from vramline.wire.pod_life import read_life
+from vramline.wire.pod_specs import read_spec
 from vramline.wire.reservations import find_seals
 from vramline.wire.times import seconds_of
 from vramline.wire.uuids import card_of
@@ -31,12 +31,12 @@ def read_pod(pod: PodObject) -> Pod:
     for field, name in (("metadata.name", meta.name or ""), ("metadata.namespace", namespace_of(meta))):
         if not _NAME.fullmatch(name):
             raise RequestError(subject=subject, field=field, value=name, problem="is not a name")
-    ask, host = read_ask(pod), read_host_needs(spec, subject)
+    ask, known = read_ask(pod), read_spec(spec, subject)
+    host, devices = known.host, known.device_containers
     if ask is not None and host.cpu_milli:
         ask = msgspec.structs.replace(ask, cpu_milli=host.cpu_milli)
     life = read_life(pod)
     status, waits = pod.status or PodStatus(), life.phase is PodPhase.PENDING
-    devices = _device_containers(spec)
     placed = bool(spec.node_name) and life.phase is not PodPhase.FINISHED
     return Pod(
         namespace=namespace_of(meta),
@@ -54,7 +54,7 @@ def read_pod(pod: PodObject) -> Pod:
         may_preempt=spec.preemption_policy != "Never",
         nominated=(status.nominated_node_name or None) if waits else None,
         scheduler=spec.scheduler_name or "",
-        is_plain=not is_particular(spec),
+        is_plain=not known.unsimulated,
         told=_told(status),
         preempts_on=_preempts_on(status) if waits else None,
         holds_devices=any(devices),
@@ -62,7 +62,7 @@ def read_pod(pod: PodObject) -> Pod:
         awaits_hami=(meta.annotations or {}).get(keys.HAMI_BIND_PHASE) == ALLOCATING,
         reserves_group=_reserved_group(meta),
         advances=() if ask is None else find_seals(meta.annotations or {}),
-        notes=list_notes(pod, asks=ask is not None),
+        notes=list_notes(pod, asks=ask is not None, unsimulated=known.unsimulated),
     )
 
 
@@ -80,19 +80,6 @@ def _preempts_on(status: PodStatus) -> str | None:
         if condition.type == keys.CONDITION_PREEMPTOR and condition.status == "True":
             return condition.reason
     return None
-
-
-def _device_containers(spec: PodSpec) -> tuple[bool, ...]:
-    """Return for each container, init containers first, whether it asks kubelet for GPU devices."""
-    return tuple(
-        container.resources is not None
-        and any(
-            resource in (amounts or {})
-            for amounts in (container.resources.limits, container.resources.requests)
-            for resource in (keys.GPU_COUNT, keys.GPU_COUNT_SHARED)
-        )
-        for container in (*(spec.init_containers or ()), *(spec.containers or ()))
-    )
 
 
 def _find_allocation(meta: ObjectMeta, node: str, subject: str) -> Allocation | None:

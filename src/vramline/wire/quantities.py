@@ -3,6 +3,7 @@
 import contextlib
 import re
 from fractions import Fraction
+from functools import lru_cache
 
 from vramline.errors import RequestError
 from vramline.units import MAX_MIB, Mib, parse_quantity, parse_vram, quantity_to_mib
@@ -28,11 +29,24 @@ _MIB_FORMS = "a whole number of MiB, such as 8000"
 
 def read_amount(value: str | float, *, subject: str, field: str, scale: int = 1) -> int:
     """Read a quantity of CPU or memory times `scale`, rounded up."""
+    rounded = _round_up(value, scale) if isinstance(value, str) else None
+    if rounded is not None:
+        return rounded
     amount = _quantity(value, subject, field) * scale
     if not 0 <= amount <= MAX_HOST_AMOUNT:
         problem = "must not be negative" if amount < 0 else "is too large to be true"
         raise RequestError(subject=subject, field=field, value=shorten(value), problem=problem)
     return -(-amount // 1)
+
+
+@lru_cache(maxsize=4096)  # a cluster says the same few amounts again and again
+def _round_up(text: str, scale: int) -> int | None:
+    """Return a quantity times `scale`, rounded up; None: something is wrong with it."""
+    try:
+        amount = parse_quantity(text) * scale
+    except ValueError:
+        return None
+    return -(-amount // 1) if 0 <= amount <= MAX_HOST_AMOUNT else None
 
 
 def read_whole(value: str | float, *, subject: str, field: str, low: int, high: int) -> int:

@@ -239,12 +239,13 @@ async def _connect(address: Address, context: ssl.SSLContext | None) -> Connecti
     plain, connection = await loop.create_connection(lambda: Connection(loop), address.host, address.port)
     if context is None:
         return connection
+    secured = None
     try:
         name = address.server_name or address.host
         secured = await loop.start_tls(plain, connection, context, server_hostname=name)
-    except BaseException:
-        plain.abort()
-        raise
+    finally:
+        if secured is None:
+            plain.abort()
     if secured is None:
         raise ConnectionAbortedError("closed by the server")
     connection.connection_made(secured)

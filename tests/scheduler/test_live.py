@@ -234,3 +234,34 @@ def test_the_self_check_names_live_pods_without_a_claim() -> None:
     live.set_ledger(ledger())
 
     assert (alone, find_disagreements(live)) == (["ns/p"], [])
+
+
+@pytest.mark.parametrize(
+    "phases",
+    [
+        pytest.param([("", "Pending"), ("n1", "Pending")], id="bound"),
+        pytest.param([("", "Pending"), ("n1", "Running")], id="bound and started, seen at once"),
+        pytest.param([("", "Pending"), ("n1", "Pending"), ("n1", "Running")], id="bound, then started"),
+        pytest.param([("", "Pending"), ("n1", "Running"), ("n1", "Succeeded")], id="over"),
+    ],
+)
+def test_deriving_a_node_anew_says_the_same_of_a_pod_on_its_way(
+    phases: list[tuple[str, str]],
+) -> None:
+    live = state()
+    live.set_ledger(ledger())
+    live.finish_listing_pods()
+    for version, (node, phase) in enumerate(phases, start=10):
+        seal = {keys.ALLOCATION: SEAL} if node else {}
+        pod = pod_object(
+            annotations={keys.KAI_MEMORY: "8000", **seal},
+            meta={"uid": "uid-1", "resourceVersion": str(version)},
+            status={"phase": phase, "startTime": "2026-01-01T00:00:00Z"},
+            nodeName=node,
+        )
+        live.set_pod(pod)
+
+    before = live.fleet.ledger.of_card("GPU-n1"), live.fleet.account("GPU-n1")
+    live.set_problem("n1", "a report", "cannot be read")
+    live.set_problem("n1", "a report", None)  # the whole node is derived anew
+    assert (live.fleet.ledger.of_card("GPU-n1"), live.fleet.account("GPU-n1")) == before

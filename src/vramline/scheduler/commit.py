@@ -28,12 +28,14 @@ from vramline.model.cluster import BindOutcome
 from vramline.model.decision import Decision, Placement
 from vramline.model.fleet import Fleet
 from vramline.model.holding import CardHolder
+from vramline.model.ledger import Reservation
 from vramline.model.pod import GpuShare, Pod
 from vramline.scheduler.eyes import Eyes
 from vramline.scheduler.following_cards import find_cards
 from vramline.scheduler.hami_nodes import annotations_for_hami, why_hami_waits
 from vramline.scheduler.ledger_desk import LedgerDesk, Lost
 from vramline.scheduler.live import LiveState
+from vramline.scheduler.one_node import decide_on_node
 from vramline.scheduler.store import Binding, Done, Refused, Store, Unclear, Written
 from vramline.scheduler.telling import Telling
 from vramline.wire import keys
@@ -94,21 +96,17 @@ class Committer:
             pod = self._live.pods[pod_uid]
             if self._live.nodes_promised_to(pod_uid):
                 continue  # it could not be taken back
-            alone = self._live.view_of(node, pod)
-            decision = self._decide_on(pod, alone, node)
-            if decision.placement is None:
-                self._eyes.checks.refused(alone, decision)
-                rules = self._live.rules_for(pod.ask)
-                return BindOutcome(explain_decision(alone, decision, rules, why=False).message)
-            self._eyes.checks.placed(alone, decision)
             version = self._live.version_of(pod_uid)
-            reservation = reservation_of(decision, epoch=self._epoch() or 0)
+            planned = self._plan(pod, node)
+            if isinstance(planned, BindOutcome):
+                return planned
+            placement, reservation = planned
             self._live.hold(reservation)
             try:
                 taken = self._live.taken_over_by(pod_uid)
                 written = await self.desk.write(node, add=reservation.claims, remove=taken)
                 if isinstance(written, Written):
-                    return await self._keep(pod, decision.placement, version, written.ledger)
+                    return await self._keep(pod, placement, version, written.ledger)
             finally:
                 self._live.end_hold(pod_uid)
             lost = written
@@ -179,7 +177,7 @@ class Committer:
             if self._refusal(pod_uid, node):
                 return ""
             pod = self._live.pods[pod_uid]
-            decision = self._decide_on(pod, self._live.view_of(node, pod), node)
+            _, decision = self._decide_on(pod, node)
             if decision.placement is None or decision.mode is RealtimeMode.DISABLED:
                 return ""
             chosen = {share.uuid for share in decision.placement.gpus}
@@ -197,7 +195,7 @@ class Committer:
         if self._refusal(pod_uid, node):
             return ""
         pod = self._live.pods[pod_uid]
-        decision = self._decide_on(pod, self._live.view_of(node, pod), node)
+        _, decision = self._decide_on(pod, node)
         if decision.placement is None or decision.mode is not RealtimeMode.STRICT:
             return ""
         if {share.uuid for share in decision.placement.gpus} <= looked:
@@ -218,18 +216,22 @@ class Committer:
             return f"no node {node}"
         return why_hami_waits(self._live, pod, node)
 
-    def _decide_on(self, pod: Pod, view: Fleet, node: str) -> Decision:
-        """Decide about one node alone; cards that were reserved for the pod come first."""
+    def _plan(self, pod: Pod, node: str) -> tuple[Placement, Reservation] | BindOutcome:
+        """Choose cards of a node, or say why none will do."""
+        fleet, decision = self._decide_on(pod, node)
+        if decision.placement is None:
+            fleet = self._live.view_of(node, pod)
+            rules = self._live.rules_for(pod.ask)
+            decision = decide(fleet, decision.ask, rules, now=decision.at)
+            self._eyes.checks.refused(fleet, decision)
+            return BindOutcome(explain_decision(fleet, decision, rules, why=False).message)
+        self._eyes.checks.placed(fleet, decision)
+        return decision.placement, reservation_of(decision, epoch=self._epoch() or 0)
+
+    def _decide_on(self, pod: Pod, node: str) -> tuple[Fleet, Decision]:
         if pod.ask is None:
             raise RequestError(subject=f"Pod {pod.key}", problem="asks for no GPU; nothing is to be claimed")
-        rules, now = self._live.rules_for(pod.ask), self._live.now()
-        reserved = tuple(claim.gpu for claim in self._live.reserved_for(pod, node))
-        if reserved and not pod.ask.constraints.use_uuids:
-            wishes = msgspec.structs.replace(pod.ask.constraints, use_uuids=reserved)
-            there = decide(view, msgspec.structs.replace(pod.ask, constraints=wishes), rules, now=now)
-            if there.placement is not None:
-                return there
-        return decide(view, pod.ask, rules, now=now)
+        return decide_on_node(self._live, pod, pod.ask, node)
 
     async def _bind(self, binding: Binding, pod: Pod) -> BindOutcome:
         """Write the binding. Its version of the pod was read before the claim was stored."""

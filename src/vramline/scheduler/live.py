@@ -36,6 +36,8 @@ from vramline.wire.report_v1alpha1 import GpuReport
 
 __all__ = ["LiveState"]
 
+_AT_FIRST, _THEN = {PodPhase.PENDING, PodPhase.BOUND}, {PodPhase.BOUND, PodPhase.RUNNING}
+
 
 class LiveState:
     """Nodes, cards, pods and claims as the API server tells them. One task owns it."""
@@ -401,8 +403,8 @@ class LiveState:
         )
 
     # Three changes are by far the most frequent, and each is our own doing: a claim that is held was stored,
-    # the bind that held it is over, the pod is bound to the cards it was promised. They change one pod's
-    # claims or nothing; deriving the whole node anew would say the same.
+    # the bind that held it is over, the pod is bound to the cards it was promised, or runs. They change one
+    # pod's claims or nothing; deriving the whole node anew would say the same.
 
     def _adds_what_is_held(self, known: GpuLedger, ledger: GpuLedger) -> bool:
         """Whether a ledger differs from the one before only by claims that binds under way hold already."""
@@ -414,13 +416,9 @@ class LiveState:
         return len(before) + len(added) == len(ledger.claims) and all(map(self._is_held_so, added))
 
     def _is_held_so(self, claim: Claim) -> bool:
-        pod = self._pods.get(claim.pod_uid)
-        return (
-            pod is not None
-            and pod.phase is PodPhase.PENDING
-            and claim.pod_uid in self._under_way
-            and claim in self.fleet.ledger.of_pod(claim.pod_uid)
-        )
+        pod, uid = self._pods.get(claim.pod_uid), claim.pod_uid
+        waits = pod is not None and pod.phase is PodPhase.PENDING
+        return waits and uid in self._under_way and claim in self.fleet.ledger.of_pod(uid)
 
     def _is_stored(self, reservation: Reservation) -> bool:
         """Whether all that a bind held is in the ledger, for a pod that is there."""
@@ -431,8 +429,10 @@ class LiveState:
         return pod.uid not in let_go and all(claim in stored for claim in reservation.claims)
 
     def _is_bound_as_promised(self, was: Pod, pod: Pod) -> bool:
-        """Whether a pod that waited is now bound to exactly the cards that it holds."""
-        if was.phase is not PodPhase.PENDING or pod.phase is not PodPhase.BOUND or pod.node is None:
+        """Whether a pod is now bound to, or runs on, exactly the cards that it holds."""
+        if was.phase not in _AT_FIRST or pod.phase not in _THEN or was.node not in {None, pod.node}:
+            return False
+        if pod.node is None:
             return False
         node, stored = self.fleet.node(pod.node), self._stored_claims(pod.node).get(pod.uid, ())
         if node is None or node.problem is not None or self._ledgers.nodes_of(pod.uid) != {pod.node}:

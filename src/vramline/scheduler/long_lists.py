@@ -62,7 +62,7 @@ class LongLists:
         candidates = open_among(self._cluster, pod, found.numbers)
         decision = decide_among(self._cluster, pod.ask, candidates)
         self._journal.last_filter = decision
-        record_filter(self._cluster, self._journal, pod, decision, candidates)
+        record_filter(self._cluster, self._journal, decision, candidates)
         fits = decision.node_codes[found.numbers] == FITS
         resolvable = fits if fits.all() else may_be_resolved(self._cluster.fleet, decision)[found.numbers]
         if preempter is not None:

@@ -11,7 +11,7 @@ from vramline.decide.engine import decide
 from vramline.errors import RequestError
 from vramline.explain.decision import explain_decision
 from vramline.explain.history import DecisionRecord, PodOutcome
-from vramline.explain.lines import NodeLine, node_line
+from vramline.explain.lines import keep_lines
 from vramline.explain.replay import MOST_CARDS, Case, Question, take_case
 from vramline.model.ask import Ask
 from vramline.model.cluster import Cluster
@@ -79,7 +79,7 @@ async def filter_nodes(cluster: Cluster, journal: Journal, args: ExtenderArgs) -
     candidates = open_among(cluster, pod, numbers)
     decision = decide_among(cluster, pod.ask, candidates)
     journal.last_filter = decision
-    record_filter(cluster, journal, pod, decision, candidates)
+    record_filter(cluster, journal, decision, candidates)
     return _sort_nodes(cluster, args, numbers, decision)
 
 
@@ -131,7 +131,7 @@ class _Look:
     def __init__(self, cluster: Cluster, pod: Pod, ask: Ask, node: str) -> None:
         hosts = cluster.candidates_for(pod)
         self._candidates = None if hosts is None else hosts[cluster.fleet.node_numbers([node])]
-        self._alone, self._rules, self._at = cluster.view_of(node, pod), cluster.rules_for(ask), cluster.now()
+        self.alone, self._rules, self._at = cluster.view_of(node, pod), cluster.rules_for(ask), cluster.now()
         self._pod, self._ask, self._node = pod, ask, node
 
     def record(self, outcome: PodOutcome, gpus: tuple[GpuShare, ...]) -> DecisionRecord:
@@ -143,21 +143,17 @@ class _Look:
             outcome=outcome,
             node=self._node if outcome is PodOutcome.BOUND else None,
             gpus=gpus,
-            explanation=explain_decision(self._alone, self.decide(), self._rules, most_nodes=1, why=False),
+            explanation=explain_decision(self.alone, self.decide(), self._rules, most_nodes=1, why=False),
         )
 
     def case(self) -> Case:
         """Take down what was decided on; the picture of the node does not change."""
         question = Question(ask=self._ask, rules=self._rules, at=self._at, most_nodes=1, why=False)
-        return take_case(self._alone, question, self._candidates)
-
-    def lines(self) -> list[NodeLine]:
-        """Say what the ask met on the node."""
-        return [node_line(self._alone, self.decide(), 0)]
+        return take_case(self.alone, question, self._candidates)
 
     def decide(self) -> Decision:
         """Decide about the node as it was."""
-        return decide(self._alone, self._ask, self._rules, now=self._at, candidates=self._candidates)
+        return decide(self.alone, self._ask, self._rules, now=self._at, candidates=self._candidates)
 
 
 def pod_of(cluster: Cluster, journal: Journal, document: AskedPod) -> Pod:
@@ -185,10 +181,15 @@ def _fits_alone(cluster: Cluster, journal: Journal, pod: Pod, ask: Ask, node: st
     """Whether the only node in question fits: usually one to which the pod is nominated."""
     if cluster.fleet.node(node) is None:
         return False
-    look = _Look(cluster, pod, ask, node)
-    if look.decide().placement is None:
+    number = cluster.fleet.node_numbers((node,))
+    if pod.advances or cluster.candidates_for(pod) is not None:
+        look = _Look(cluster, pod, ask, node)
+        fleet, decision, number = look.alone, look.decide(), np.zeros(1, dtype=np.int64)
+    else:
+        fleet, decision = cluster.fleet, decide_among(cluster, ask, open_among(cluster, pod, number))
+    if decision.placement is None:
         return False
-    journal.filtered(pod.uid, look.lines)
+    journal.filtered(pod.uid, keep_lines(fleet, decision, number))
     return True
 
 
@@ -211,9 +212,10 @@ def open_among(cluster: Cluster, pod: Pod, numbers: Numbers) -> Codes:
 def decided_for_filter(cluster: Cluster, journal: Journal, ask: Ask, numbers: Numbers) -> Decision | None:
     """Return what was decided when the nodes were filtered, if deciding again would say the same.
 
-    Nothing has changed since, and kube-scheduler dropped neither the best node nor added one.
+    Nothing has changed since, and kube-scheduler dropped neither the best node nor added one. It is asked
+    for once: as long as somebody holds a decision, whatever changes has to be copied first.
     """
-    last = journal.last_filter
+    last, journal.last_filter = journal.last_filter, None
     if last is None or last.placement is None or last.ask != ask:
         return None
     if not (numbers == cluster.fleet.node_number(last.placement.node)).any():
@@ -224,13 +226,12 @@ def decided_for_filter(cluster: Cluster, journal: Journal, ask: Ask, numbers: Nu
     return last if known else None
 
 
-def record_filter(
-    cluster: Cluster, journal: Journal, pod: Pod, decision: Decision, candidates: Codes
-) -> None:
+def record_filter(cluster: Cluster, journal: Journal, decision: Decision, candidates: Codes) -> None:
     """Remember what the filter saw: of the best node, or where nothing fits, as a decision of its own."""
     ask, fleet = decision.ask, cluster.fleet
     if decision.placement is not None:
-        journal.filtered(ask.pod_uid, _Look(cluster, pod, ask, decision.placement.node).lines)
+        best = fleet.node_numbers((decision.placement.node,))
+        journal.filtered(ask.pod_uid, keep_lines(fleet, decision, best))
         return
     journal.checks.refused(fleet, decision)
     journal.checks.waiting.add(ask)

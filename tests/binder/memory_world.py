@@ -258,14 +258,20 @@ class Replica:
         for stored in world.requests.values():
             requests.take(stored)
         maker = Maker(store, holds, OPTIONS, lambda _: PlatformProfile())
-        self.parts = Parts(self.live, holds, maker, requests, store, time.monotonic)
+        self.seconds = 0.0
+        """How far the binder's clock is ahead."""
+        self.parts = Parts(self.live, holds, maker, requests, store, self.clock)
         self.ears = Ears(self.live, holds, requests)
         world.watch(self.ears)  # type: ignore[arg-type]
-        binder = Binder(self.parts, within_s=within_s)
-        self.committer = Committer(self.live, world, lambda: self.epoch, holder=binder, apart_s=0.0)
+        self.binder = Binder(self.parts, within_s=within_s)
+        self.committer = Committer(self.live, world, lambda: self.epoch, holder=self.binder, apart_s=0.0)
         self.keeper = Keeper(
             self.parts, epoch=lambda: self.epoch, bind=self.committer.bind, tell=self.told.append
         )
+
+    def clock(self) -> float:
+        """The binder's seconds."""
+        return time.monotonic() + self.seconds
 
     def hear(self, most: int | None = None) -> None:
         """Let the watch catch up."""

@@ -7,8 +7,14 @@ import msgspec
 import pytest
 
 from binder.memory_world import CARD_MIB, NODES, OPTIONS, Replica, World, shared_pod, whole_pod
+from kubernetes_builders import pod_object
+from vramline.explain.history import History
+from vramline.scheduler.cluster import RealCluster
+from vramline.scheduler.journal import Journal
+from vramline.scheduler.verbs import filter_nodes
 from vramline.wire import keys
 from vramline.wire.bind_request_v1alpha1 import BindPhase, BindRequest
+from vramline.wire.extender_v1 import ExtenderArgs, ExtenderFilterResult
 from vramline.wire.kubernetes import PodObject
 
 FULL = CARD_MIB - 100
@@ -137,6 +143,82 @@ def test_a_kubelet_without_a_device_is_noticed_at_once_and_not_asked_again() -> 
     assert len(world.reservations()) == 1
     assert world.ledgers["n2"].claims == ()
     assert (request_of(world, "p1").phase, request_of(world, "p1").attempts) == (BindPhase.FAILED, 2)
+
+
+async def be_rejected(world: World, replica: Replica, uid: str) -> None:
+    """A stranger has the only device of n2, which the replica has not heard of."""
+    world.create_pod(whole_pod(9, nodeName="n2", schedulerName="other"))
+    world.kubelets_act()
+    task = asyncio.create_task(replica.committer.bind(uid, "n2"))
+    while not task.done():
+        await asyncio.sleep(0)
+        world.kubelets_act()
+        for pod in world.reservations():
+            replica.ears.set_pod(pod)
+    assert "UnexpectedAdmissionError" in task.result().refused
+
+
+async def filtered(replica: Replica, pod: PodObject) -> ExtenderFilterResult:
+    cluster = RealCluster(replica.live, replica.committer)
+    args = ExtenderArgs(pod=msgspec.to_builtins(pod), names=tuple(NODES))
+    return await filter_nodes(cluster, Journal(History()), args)
+
+
+def test_filter_refuses_a_node_whose_kubelet_had_no_device_and_the_pod_is_woken_when_that_is_over() -> None:
+    world, replica = world_of(shared_pod(1), shared_pod(2))
+
+    async def story() -> None:
+        await be_rejected(world, replica, "uid-1")
+
+        answer = await filtered(replica, shared_pod(2))
+        assert answer.node_names == ["n1"]
+        assert answer.failed_nodes["n2"].startswith("NoDeviceLeft: kubelet has no device")
+        assert replica.binder.end_bars() == []
+
+        replica.seconds += 31.0
+        assert (await filtered(replica, shared_pod(2))).node_names == ["n1", "n2"]
+        assert replica.binder.end_bars() == ["n2"]
+        assert replica.binder.end_bars() == []
+
+    asyncio.run(story())
+
+
+def test_a_node_is_open_again_as_soon_as_a_pod_has_left_it() -> None:
+    neighbour = pod_object(meta={"name": "n", "namespace": "ns", "uid": "uid-n"}, nodeName="n2")
+    world, replica = world_of(shared_pod(1), shared_pod(2), neighbour)
+
+    async def story() -> None:
+        await be_rejected(world, replica, "uid-1")
+        assert (await filtered(replica, shared_pod(2))).node_names == ["n1"]
+
+        world.delete_pod("uid-n")
+        replica.hear()
+
+        assert replica.binder.end_bars() == ["n2"]
+
+    asyncio.run(story())
+
+
+def test_filter_lets_a_pod_share_what_is_held_where_kubelet_has_nothing_more() -> None:
+    world, replica = world_of(shared_pod(1), shared_pod(2, FULL), shared_pod(3), shared_pod(4, FULL))
+
+    async def story() -> None:
+        await replica.bind("uid-1", "n1")
+        for number in (10, 11):
+            world.create_pod(whole_pod(number, nodeName="n1", schedulerName="other"))
+        world.kubelets_act()
+        task = asyncio.create_task(replica.committer.bind("uid-2", "n1"))
+        while not task.done():
+            await asyncio.sleep(0)
+            world.kubelets_act()
+            for pod in world.reservations():
+                replica.ears.set_pod(pod)
+        assert "UnexpectedAdmissionError" in task.result().refused
+
+        assert "n1" in ((await filtered(replica, shared_pod(3))).node_names or [])
+        assert "n1" not in ((await filtered(replica, shared_pod(4, FULL))).node_names or [])
+
+    asyncio.run(story())
 
 
 def test_a_kubelet_that_says_nothing_costs_the_deadline_and_no_more() -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from builders import claim, gpu, observation, process
 from vramline.model.claim import Claim, ClaimState
+from vramline.model.gpu import PhysicalGpu
 from vramline.model.law import take_account
 from vramline.model.observation import NOT_REPORTED, Observation, Unknown
 from vramline.units import Mib
@@ -140,3 +141,53 @@ def test_releasing_memory_is_part_of_what_is_held() -> None:
 def test_unknown_refuses_to_be_a_truth_value() -> None:
     with pytest.raises(TypeError, match="neither true nor false"):
         bool(Unknown("no answer"))
+
+
+BOARD = PhysicalGpu(uuid="GPU-1", node="n", total=Mib(32_000), reserved=Mib(1_000), unified=True)
+
+
+def test_what_pods_request_of_a_machine_is_held_on_a_gpu_without_memory_of_its_own() -> None:
+    account = take_account(BOARD, [], None, Mib(100), {"ordinary": 10_000})
+
+    assert (account.requested, account.claimed, account.held) == (10_000, 10_000, 10_000)
+    assert account.free_by_books == 31_000 - 100 - 10_000
+
+
+def test_a_card_with_memory_of_its_own_takes_no_notice_of_what_pods_request_of_the_machine() -> None:
+    card = PhysicalGpu(uuid="GPU-1", node="n", total=Mib(32_000))
+
+    assert take_account(card, [], None, Mib(0), {"ordinary": 10_000}).free == 32_000
+
+
+@pytest.mark.parametrize(
+    ("request_mib", "held"),
+    [
+        pytest.param(0, 8_000, id="no request"),
+        pytest.param(5_000, 8_000, id="less than the claim"),
+        pytest.param(8_000, 8_000, id="as much as the claim"),
+        pytest.param(9_000, 9_000, id="more than the claim"),
+    ],
+)
+def test_a_pod_holds_the_greater_of_its_claim_and_its_request(request_mib: int, held: int) -> None:
+    claim = Claim(pod_uid="u", pod="ns/p", gpu="GPU-1", mib=Mib(8_000))
+
+    account = take_account(BOARD, [claim], None, Mib(0), {"u": request_mib})
+
+    assert (account.claimed, account.held) == (held, held)
+
+
+def test_memory_in_use_is_explained_by_requests_before_it_is_nobodys() -> None:
+    seen = Observation(at=10.0, used=Mib(12_500))
+
+    account = take_account(BOARD, [], seen, Mib(0), {"ordinary": 10_000})
+
+    assert (account.held, account.requested_in_use, account.unmanaged) == (10_000, 10_000, 2_500)
+    assert account.free == 31_000 - 12_500
+
+
+def test_requests_that_are_not_used_yet_are_not_free() -> None:
+    seen = Observation(at=10.0, used=Mib(2_500))
+
+    account = take_account(BOARD, [], seen, Mib(0), {"ordinary": 10_000})
+
+    assert (account.unmanaged, account.requested_in_use, account.free) == (0, 2_500, 21_000)

@@ -47,6 +47,17 @@ class Binder:
         situation = self._look(node)
         return {} if situation is None else uuids_of(held_cards(situation))
 
+    def barred_for(self, pod: Pod) -> list[str]:
+        """Return where kubelet had no device a moment ago."""
+        return [name for name in self._refused if self.holds_for(pod, name) and not self._is_over(name)]
+
+    def end_bars(self) -> list[str]:
+        """Forget what is over, and return the nodes whose kubelet may have a device again."""
+        over = [name for name in self._refused if self._is_over(name)]
+        for name in over:
+            del self._refused[name]
+        return over
+
     async def hold(
         self, pod: Pod, placement: Placement, *, until: float
     ) -> Held | Elsewhere | Changed | NotHeld:
@@ -118,8 +129,9 @@ class Binder:
     def _given(self, situation: Situation, wanted: list[str]) -> Elsewhere | NotHeld:
         """Say what is held instead of what was wanted."""
         mine = [each for each in situation.reservations if each.planned in wanted and not each.ending]
-        given = {each.planned for each in mine if not each.failure}
-        refused = next((each for each in mine if each.failure and each.planned not in given), None)
+        # An older one that was made for the same card, and that got another, says nothing about this try.
+        last = {each.planned: each for each in sorted(mine, key=_age)}
+        refused = next((each for each in last.values() if each.failure), None)
         if refused is not None:
             self._note_refusal(situation, refused)
             why = f"kubelet on {situation.node.name} gave no card to {refused.name}: {refused.failure}"
@@ -137,13 +149,17 @@ class Binder:
     def _refusal(self, situation: Situation) -> str:
         """Say that kubelet had no device a moment ago, and that nobody has left since."""
         name = situation.node.name
-        until, pods, why = self._refused.get(name, (0.0, frozenset(), ""))
-        if not why:
+        if name not in self._refused:
             return ""
-        if self._clock() >= until or pods - {pod.uid for pod in self._books.pods_on(name)}:
-            del self._refused[name]
+        _, _, why = self._refused[name]
+        if self._is_over(name):
             return ""
         return f"kubelet on {name} has no device for another card: {why}"
+
+    def _is_over(self, name: str) -> bool:
+        """Whether kubelet may have a device again: some time has passed, or somebody left."""
+        until, pods, _ = self._refused[name]
+        return self._clock() >= until or bool(pods - {pod.uid for pod in self._books.pods_on(name)})
 
 
 def is_held_by_reservations(node: Node) -> bool:
@@ -160,6 +176,11 @@ def _held(situation: Situation, wanted: list[str]) -> Held | None:
     if are_all_held_by_count(situation) and not under_way(situation):
         return Held({card: uuids.get(card, card) for card in wanted})
     return None
+
+
+def _age(reservation: Reservation) -> tuple[float, int]:
+    """Order reservations by when they were made; those of one second by who changed last."""
+    return reservation.created_at, int(reservation.version or 0)
 
 
 def _is_known(situation: Situation, card: str) -> bool:

@@ -120,7 +120,11 @@ def _add_node(table: Table, node: NodeLine) -> None:
 def _verdict(card: CardLine) -> str:
     by_memory = card.reason is Reason.INSUFFICIENT_VRAM
     words = f"short by {card.short_mib:,}" if by_memory else str(card.reason or "fits")
-    parts = {"releasing": card.releasing_mib, "reserved in advance": card.reserved_mib}
+    parts = {
+        "releasing": card.releasing_mib,
+        "reserved in advance": card.reserved_mib,
+        "requested as memory": card.requested_mib,
+    }
     return "; ".join([words, *(f"{mib:,} {name}" for name, mib in parts.items() if mib)])
 
 

@@ -14,7 +14,7 @@ from vramline.model.node import Node, Taint
 from vramline.model.pod import HostNeeds, SelectorTerm, Toleration
 from vramline.model.reason import CODE_OF, FITS, Reason
 
-__all__ = ["host_refusal", "refuse_by_room", "refuse_by_wishes"]
+__all__ = ["host_refusal", "refuse_by_pool", "refuse_by_room", "refuse_by_wishes"]
 
 Codes = npt.NDArray[np.int8]
 
@@ -39,6 +39,23 @@ def refuse_by_room(codes: Codes, hosts: HostColumns, needs: HostNeeds) -> Codes:
         (hosts.memory_bytes[:size] < needs.memory_bytes, Reason.INSUFFICIENT_MEMORY),
     ):
         codes[short & (codes == FITS)] = CODE_OF[reason]
+    return codes
+
+
+def refuse_by_pool(codes: Codes, fleet: Fleet, needs: HostNeeds) -> Codes:
+    """Return `codes` with the machines refused as well on which GPU claims leave too little memory for a pod.
+
+    It is for GPU pods, on machines whose GPU takes from their memory: what such a pod requests as memory must
+    be there as well as what it asks of the card, whichever is more.
+    """
+    columns = fleet.columns
+    if not columns.has_unified or not needs.memory_bytes:
+        return codes
+    short = columns.unified & (columns.free_books < -(-needs.memory_bytes // 2**20))
+    nodes = columns.node_of_block[columns.block[short]]
+    nodes = nodes[nodes >= 0]
+    codes = codes.copy()
+    codes[nodes[codes[nodes] == FITS]] = CODE_OF[Reason.INSUFFICIENT_MEMORY]
     return codes
 
 

@@ -28,6 +28,7 @@ def copy_node(fleet: Fleet, name: str, *, card: str | None = None) -> Fleet:
         node = msgspec.structs.replace(node, gpus=tuple(gpu for gpu in node.gpus if gpu.uuid == card))
     copy = Fleet(fleet.margin)
     copy.set_node(node)
+    copy.set_requests(name, fleet.requests_on(name))
     for gpu in node.gpus:
         copy.adopt(fleet.ledger.of_card(gpu.uuid))
         seen = fleet.observation(gpu.uuid)
@@ -38,12 +39,14 @@ def copy_node(fleet: Fleet, name: str, *, card: str | None = None) -> Fleet:
 
 def copy_without_pods(fleet: Fleet, name: str, pod_uids: Iterable[str]) -> Fleet:
     """Return a copy of a node in which these pods are gone, and their memory with them."""
-    copy = copy_node(fleet, name)
-    for pod_uid in pod_uids:
+    copy, gone = copy_node(fleet, name), set(pod_uids)
+    requests = fleet.requests_on(name)
+    for pod_uid in gone:
         for claim in copy.remove_claims(pod_uid):
             seen = copy.observation(claim.gpu)
             if seen is not None:
-                copy.observe(claim.gpu, _seen_without(seen, claim))
+                copy.observe(claim.gpu, _seen_without(seen, claim, requests.get(pod_uid, 0)))
+    copy.set_requests(name, {uid: mib for uid, mib in requests.items() if uid not in gone})
     return copy
 
 
@@ -59,8 +62,8 @@ def copy_with_card_uncordoned(fleet: Fleet, name: str, uuid: str) -> Fleet:
     return copy
 
 
-def _seen_without(seen: Observation, claim: Claim) -> Observation:
-    """Return what the card would say had the pod of `claim` left it.
+def _seen_without(seen: Observation, claim: Claim, requested: int) -> Observation:
+    """Return what the card would say had the pod of `claim` left it, which `requested` memory of the machine.
 
     Gone is what the memory law explained by this pod: the use of its listed processes, or else, where
     the list is missing or has gaps and the pod ran before the look, its claim.
@@ -76,6 +79,8 @@ def _seen_without(seen: Observation, claim: Claim) -> Observation:
         complete = not any(isinstance(p.used, Unknown) or isinstance(p.pod_uid, Unknown) for p in processes)
         gone = sum(known) if known or complete else gone
         processes = tuple(process for process in processes if process.pod_uid != claim.pod_uid)
+    if claim.ran_before(seen.at):
+        gone = max(gone, gone + requested - claim.mib)
     if not isinstance(used, Unknown):
         used = Mib(max(0, used - gone))
     return msgspec.structs.replace(seen, used=used, processes=processes)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from vramline.errors import InvariantError
-from vramline.explain.figures import Basis, Figures, age_at, figures_at, is_fresh, reserved_on
+from vramline.explain.figures import Basis, Figures, age_at, figures_at, is_fresh, requested_on, reserved_on
 from vramline.explain.ghosts import ghosts_on, say_ghost, say_strangers
 from vramline.explain.text import clip, seconds
 from vramline.model.claim import Claim, ClaimState
@@ -44,6 +44,8 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True):
     """Part of `held_mib`: pods that are ending and not proved gone."""
     reserved_mib: int
     """Part of `held_mib`: reserved in advance, for pods that are yet to come."""
+    requested_mib: int = 0
+    """Part of `held_mib`: requested by pods as memory of a machine whose GPU takes from it."""
     unmanaged_mib: int | None
     margin_mib: int
     free_mib: int
@@ -116,6 +118,8 @@ def card_state(
     ghosts = ghosts_on(fleet, uuid, now=now, max_age_s=max_age_s)
     notes += map(say_ghost, ghosts)
     notes += _notes_of_reservations(claims, now=now)
+    if requested := requested_on(fleet, uuid):
+        notes.append(f"{format_mib(requested)} are requested by pods as memory of the machine")
     if grace_s is not None:
         shown = {ghost.pod for ghost in ghosts}
         hidden = tuple(claim for claim in claims if claim.pod not in shown)
@@ -132,6 +136,7 @@ def card_state(
         held_mib=figures.held,
         releasing_mib=figures.releasing,
         reserved_mib=reserved_on(fleet, uuid),
+        requested_mib=requested,
         unmanaged_mib=figures.unmanaged,
         margin_mib=figures.margin,
         free_mib=figures.free,

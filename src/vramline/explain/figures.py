@@ -6,7 +6,7 @@ from typing import Literal
 from vramline.model.columns import NEVER
 from vramline.model.fleet import Fleet
 
-__all__ = ["Basis", "Figures", "age_at", "figures_at", "is_fresh", "reserved_on", "rows_of"]
+__all__ = ["Basis", "Figures", "age_at", "figures_at", "is_fresh", "requested_on", "reserved_on", "rows_of"]
 
 Basis = Literal["books", "observed"]
 """What `free` rests on: the claims alone, or a fresh look at the card as well."""
@@ -64,6 +64,12 @@ def is_fresh(fleet: Fleet, row: int, *, now: float, max_age_s: float) -> bool:
 def reserved_on(fleet: Fleet, uuid: str) -> int:
     """Return what is reserved in advance on a card, in MiB."""
     return sum(claim.mib for claim in fleet.ledger.of_card(uuid) if claim.until is not None)
+
+
+def requested_on(fleet: Fleet, uuid: str) -> int:
+    """Return what pods requested as memory of a machine whose GPU takes from it, beyond claims, in MiB."""
+    gpu = fleet.gpu(uuid)
+    return fleet.account(uuid).requested if gpu is not None and gpu.unified else 0
 
 
 def rows_of(fleet: Fleet, number: int) -> range:

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from vramline.explain.figures import Basis, reserved_on, rows_of
+from vramline.explain.figures import Basis, requested_on, reserved_on, rows_of
 from vramline.model.columns import NEVER, NO_LIMIT
 from vramline.model.decision import Decision
 from vramline.model.fleet import Fleet
@@ -35,6 +35,8 @@ class CardLine(msgspec.Struct, frozen=True, kw_only=True):
     """Part of `held_mib`."""
     reserved_mib: int = 0
     """Part of `held_mib`: reserved in advance, for pods that are yet to come."""
+    requested_mib: int = 0
+    """Part of `held_mib`: requested by pods as memory of a machine whose GPU takes from it."""
     unmanaged_mib: int | None
     """None by the books: nobody looked, or the mode does not count it."""
     margin_mib: int
@@ -93,6 +95,8 @@ class _Head(msgspec.Struct, frozen=True):
     gpus: tuple[PhysicalGpu, ...]
     reserved: list[int]
     """MiB reserved in advance, by card."""
+    requested: list[int]
+    """MiB requested as memory of the machine, by card."""
     score: int
 
 
@@ -106,6 +110,7 @@ def _head(fleet: Fleet, decision: Decision, number: int) -> _Head:
         detail="" if node is None or node.problem is None else node.problem.detail,
         gpus=gpus,
         reserved=[reserved_on(fleet, gpu.uuid) for gpu in gpus],
+        requested=[requested_on(fleet, gpu.uuid) for gpu in gpus],
         score=int(decision.scores[number]),
     )
 
@@ -120,8 +125,8 @@ def _write(heads: list[_Head], figures: dict[str, Figures], margin: int, at: flo
             reason=head.reason,
             detail=head.detail,
             gpus=[
-                _card_line(gpu, next(rows) | {"reserved": reserved}, margin, at)
-                for gpu, reserved in zip(head.gpus, head.reserved, strict=True)
+                _card_line(gpu, next(rows) | {"reserved": reserved, "requested": requested}, margin, at)
+                for gpu, reserved, requested in zip(head.gpus, head.reserved, head.requested, strict=True)
             ],
             score=head.score if head.reason is None else None,
         )
@@ -141,6 +146,7 @@ def _card_line(gpu: PhysicalGpu, row: dict[str, Any], margin: int, at: float) ->
         held_mib=held,
         releasing_mib=releasing,
         reserved_mib=row["reserved"],
+        requested_mib=row["requested"],
         unmanaged_mib=row["unmanaged"] if observed else None,
         margin_mib=margin,
         free_mib=free,

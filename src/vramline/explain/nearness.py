@@ -41,6 +41,7 @@ _NEARNESS: tuple[Reason, ...] = (
     Reason.WRONG_MODEL,
     Reason.WRONG_UUID,
     Reason.KEPT_FOR_ANOTHER,
+    Reason.NO_DEVICE_LEFT,
     Reason.INSUFFICIENT_CPU,
     Reason.INSUFFICIENT_MEMORY,
     Reason.TOO_MANY_PODS,

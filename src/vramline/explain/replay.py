@@ -85,6 +85,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     typical: tuple[tuple[AskClass, int], ...]
     hosts: tuple[tuple[int, int, int], ...] | None
     """CPU, memory and pod places left on each node; None: nobody counted them."""
+    requests: tuple[tuple[str, dict[str, Mib]], ...] = ()
+    """What pods requested of machines whose GPU takes from their memory, by node."""
     candidates: bytes | None
     """By node, with which code somebody else had refused it; None: all nodes were open."""
 
@@ -125,6 +127,7 @@ def take_case(fleet: Fleet, question: Question, candidates: Codes | None) -> Cas
             (int(hosts.cpu_milli[number]), int(hosts.memory_bytes[number]), int(hosts.pods[number]))
             for number in numbers
         ),
+        requests=tuple((n.name, dict(asked)) for n in nodes if (asked := fleet.requests_on(n.name))),
         candidates=None if candidates is None else candidates[numbers].tobytes(),
     )
 
@@ -184,6 +187,8 @@ def _rebuild(case: Case) -> Fleet:
     fleet.is_picture = case.is_picture
     for node in case.nodes:
         fleet.set_node(node)
+    for name, requests in case.requests:
+        fleet.set_requests(name, requests)
     fleet.adopt(case.claims)
     for uuid, look in case.observations:
         fleet.show(uuid, look)

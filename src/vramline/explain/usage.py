@@ -66,7 +66,7 @@ def split_card(
         return [*shares, rest.take("", UsagePart.UNKNOWN, rest.mib)]
     uses = {claim.pod_uid: _use_of(claim, seen) for claim in claims}
     shares += [rest.take(_namespace(claim), UsagePart.USED, uses[claim.pod_uid] or 0) for claim in claims]
-    shares.append(rest.take("", UsagePart.UNMANAGED, account.unmanaged))
+    shares.append(rest.take("", UsagePart.UNMANAGED, account.unmanaged + account.requested_in_use))
     for claim in claims:
         use = uses[claim.pod_uid]
         part = UsagePart.UNSEEN if use is None else UsagePart.WASTED

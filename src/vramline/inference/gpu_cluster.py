@@ -26,7 +26,7 @@ from vramline.kube.objects import LEDGERS, NODES, PODS, REPORTS, Listing, Resour
 from vramline.kube.target import Target, find_target
 from vramline.model.claim import Claim
 from vramline.model.fleet import DEFAULT_MARGIN, Fleet
-from vramline.model.host import HostColumns
+from vramline.model.host import HostColumns, requests_of
 from vramline.model.node import Node, NodeProblem, ProblemKind
 from vramline.model.observation import Observation
 from vramline.model.pod import Pod, PodPhase
@@ -85,6 +85,7 @@ class GpuCluster:
             number = self.fleet.node_number(pod.node or "")
             if number is not None and pod.phase is not PodPhase.FINISHED:
                 self._hosts.take(number, pod.host)
+        self._count_requests()
         books: dict[str, list[Claim]] = {}
         for ledger in ledgers:
             for claim in ledger.claims:
@@ -96,6 +97,13 @@ class GpuCluster:
             if uid not in self._pods:
                 self.fleet.adopt(claim for claim in claims if self.fleet.gpu(claim.gpu) is not None)
         self.fleet.settle(now=self._now, grace_s=_RELEASE_GRACE_S, max_age_s=self.rules.max_age_s)
+
+    def _count_requests(self) -> None:
+        """Where the GPU takes from the machine's memory, say what pods have requested of it."""
+        for node in [node for node in self.fleet.nodes if node.is_unified]:
+            there = (pod for pod in self._pods.values() if pod.node == node.name)
+            holding = ((pod.uid, pod.host) for pod in there if pod.phase is not PodPhase.FINISHED)
+            self.fleet.set_requests(node.name, requests_of(holding))
 
     def is_seen(self, uuid: str) -> bool:
         """Whether a fresh look at a card is known."""

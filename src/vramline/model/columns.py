@@ -52,6 +52,7 @@ _FIELDS: dict[str, npt.DTypeLike] = {
     "model": np.int32,  # index into `models`
     "kind": np.int32,  # index into `kinds`
     "numa": np.int32,  # −1: unknown
+    "unified": np.bool_,  # takes from the memory of its machine
     "static_code": np.int8,  # FITS, or why no ask at all may use this card
     "node_mode": np.int8,  # the node's own mode of the real-time check: an index into NODE_MODES
     "block": np.int32,  # which block the row belongs to
@@ -105,6 +106,8 @@ class GpuColumns:
         """Whether any card was ever seen through a stream, whose word becomes void before it is old."""
         self.has_node_modes = False
         """Whether any node ever had a mode of the real-time check of its own."""
+        self.has_unified = False
+        """Whether any card ever took from the memory of its machine."""
         self.row_of: dict[str, int] = {}
         self._gpu_at: list[PhysicalGpu | None] = []
         self.models: list[str] = []
@@ -136,6 +139,7 @@ class GpuColumns:
         copy.row_of, copy._gpu_at = dict(self.row_of), list(self._gpu_at)
         copy.models, copy._model_index = list(self.models), dict(self._model_index)
         copy.has_streams, copy.has_node_modes, copy.looks = self.has_streams, self.has_node_modes, self.looks
+        copy.has_unified = self.has_unified
         copy.kinds, copy._kind_index = list(self.kinds), dict(self._kind_index)
         copy.layout = self.layout
         return copy
@@ -154,6 +158,7 @@ class GpuColumns:
         alone._gpu_at = self._gpu_at[rows]
         alone.models, alone._model_index = self.models, self._model_index
         alone.has_streams, alone.has_node_modes = self.has_streams, self.has_node_modes
+        alone.has_unified = self.has_unified
         alone.kinds, alone._kind_index = self.kinds, self._kind_index
         return alone
 
@@ -335,6 +340,8 @@ class GpuColumns:
         arrays["promise"][rows] = promises
         arrays["kind"][rows] = [self._kind_of(*each) for each in zip(promises, gpus, strict=True)]
         arrays["slots"][rows] = [gpu.slots or 1 for gpu in gpus]
+        arrays["unified"][rows] = [gpu.unified for gpu in gpus]
+        self.has_unified = self.has_unified or any(gpu.unified for gpu in gpus)
         arrays["numa"][rows] = [-1 if gpu.numa is None else gpu.numa for gpu in gpus]
         arrays["model"][rows] = [self._intern(gpu.model) for gpu in gpus]
         arrays["static_code"][rows] = [_static_code(gpu) for gpu in gpus]

@@ -95,6 +95,7 @@ class Fleet:
         self._number_of = _NumberOf()
         self._idle_numbers: list[int] = []
         self._observations: dict[str, Observation] = {}
+        self._requests: dict[str, Mapping[str, Mib]] = {}
         self._asked: tuple[str, ...] = ()
         self._answered = np.zeros(0, dtype=np.int64)
         self._picture: tuple[str, int, Fleet] | None = None
@@ -111,7 +112,7 @@ class Fleet:
         copy._places = {name: place.copy() for name, place in self._places.items()}
         copy._numbers, copy._idle_numbers = list(self._numbers), list(self._idle_numbers)
         copy._number_of = _NumberOf(self._number_of)
-        copy._observations = dict(self._observations)
+        copy._observations, copy._requests = dict(self._observations), dict(self._requests)
         return copy
 
     def only(self, name: str) -> "Fleet":
@@ -127,6 +128,7 @@ class Fleet:
         alone = Fleet(self.margin, None if place.block is None else self.columns.only(place.block))
         alone.generation, alone.ledger = self.generation, self.ledger.only(cards)
         alone._observations = {uuid: self._observations[uuid] for uuid in cards if uuid in self._observations}
+        alone._requests = {name: self._requests[name]} if name in self._requests else {}
         alone.is_picture, alone.mix = True, self.mix
         if "prospects" in self.remembered:
             alone.remembered["prospects"] = self.remembered["prospects"]
@@ -251,6 +253,7 @@ class Fleet:
             self.columns.drop_block(place.block)
         for gpu in place.node.gpus:
             self._observations.pop(gpu.uuid, None)
+        self._requests.pop(name, None)
         self._numbers[place.number] = None
         self._asked, self._answered = (), np.zeros(0, dtype=np.int64)
         del self._number_of[name]
@@ -258,6 +261,18 @@ class Fleet:
         self._idle_numbers.append(place.number)
         self._rank = None
         self._node_codes = None
+
+    def requests_on(self, name: str) -> Mapping[str, Mib]:
+        """Return what pods have requested of a machine whose GPU takes from its memory, by pod UID."""
+        return self._requests.get(name, {})
+
+    def set_requests(self, name: str, requests: Mapping[str, Mib]) -> None:
+        """Say what the pods on such a machine have requested; the mapping is not to be changed afterwards."""
+        node = self.node(name)
+        if node is not None and self.requests_on(name) != requests:
+            self.generation += 1
+            self._requests[name] = requests
+            self._recount(gpu.uuid for gpu in node.gpus)
 
     # ── cards ────────────────────────────────────────────────────────────────────────────────────
 
@@ -272,10 +287,10 @@ class Fleet:
 
     def account(self, uuid: str) -> Account:
         """Apply the memory law to a card of this fleet."""
-        gpu = self.gpu(uuid)
-        if gpu is None:
+        row = self.columns.row_of.get(uuid)
+        if row is None:
             raise InvariantError(f"no GPU {uuid} in the fleet")
-        return take_account(gpu, self.ledger.of_card(uuid), self._observations.get(uuid), self.margin)
+        return self._count(row).account
 
     def observe(self, uuid: str, observation: Observation) -> None:
         """Take in a look at a card; one that is older than what is known changes nothing."""
@@ -443,7 +458,7 @@ class Fleet:
     def _count(self, row: int) -> CardCount:
         gpu = self.columns.card(row)
         claims, seen = self.ledger.of_card(gpu.uuid), self._observations.get(gpu.uuid)
-        account = take_account(gpu, claims, seen, self.margin)
+        account = take_account(gpu, claims, seen, self.margin, self.requests_on(gpu.node))
         return CardCount(row, gpu, account, seen, len(claims), sum(claim.cores for claim in claims))
 
     def _goes_on(self, uuid: str, known: Observation, seen: Observation) -> bool:

@@ -49,6 +49,10 @@ class CardHolder(Protocol):
         """Return the cards of a node that are held now, and what containers are to see of each."""
         ...
 
+    def barred_for(self, pod: Pod) -> list[str]:
+        """Return the nodes where this pod can have no card but those that are held: kubelet has no device."""
+        ...
+
     async def hold(
         self, pod: Pod, placement: Placement, *, until: float
     ) -> Held | Elsewhere | Changed | NotHeld:

@@ -4,13 +4,16 @@ The embedded cluster refuses nodes by it. Against a real cluster kube-scheduler 
 there it serves to guess ahead, and policies look at it that weigh CPU against GPU memory.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 
 from vramline.model.node import Node
 from vramline.model.pod import HostNeeds
+from vramline.units import Mib
 
-__all__ = ["HostColumns"]
+__all__ = ["HostColumns", "requests_of"]
 
 _NO_LIMIT = 2**62
 
@@ -66,6 +69,11 @@ class HostColumns:
         self.cpu_milli[number] += sign * needs.cpu_milli
         self.memory_bytes[number] += sign * needs.memory_bytes
         self.pods[number] += sign
+
+
+def requests_of(pods: Iterable[tuple[str, HostNeeds]]) -> dict[str, Mib]:
+    """Return what pods (UID and needs) request as memory, in whole MiB; who requests none is left out."""
+    return {uid: Mib(-(-needs.memory_bytes // 2**20)) for uid, needs in pods if needs.memory_bytes}
 
 
 def _grown(array: npt.NDArray[np.int64], index: int) -> npt.NDArray[np.int64]:

@@ -6,11 +6,18 @@
               = max(0, observed used − Σ claims whose pod ran before the sample)   (not known: a lower bound)
     free      = usable − margin − held − unmanaged
 
+A GPU without memory of its own takes from the machine's (unified). There pods hold memory by requesting it
+too, and a pod holds the greater of its request and its claim:
+
+    requested = Σ over pods on the machine of  max(0, memory request − claim)     held, in the books as well
+    unmanaged = max(0, unmanaged as above − requested)                            what requests explain
+
 What no listed process holds (driver residue on an idle card) is charged to the margin first, up to its
 size; only the rest is unmanaged. A negative `free` is no mistake: the deficit is the explanation.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 import msgspec
 
@@ -20,6 +27,8 @@ from vramline.model.observation import NOT_REPORTED, GpuProcess, Observation, Un
 from vramline.units import Mib
 
 __all__ = ["Account", "promise_of", "take_account"]
+
+_NO_REQUESTS: Mapping[str, int] = MappingProxyType({})
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +42,10 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     held: Mib
     """What is held once observed use above a claim is counted too; at least `claimed`."""
     held_releasing: Mib
+    requested: Mib
+    """Part of `claimed` and of `held`: what pods requested as memory of the machine, beyond their claims."""
+    requested_in_use: Mib
+    """How much of `requested` was seen in use."""
     unmanaged: Mib | Unknown
     unmanaged_is_lower_bound: bool
     free_by_books: Mib
@@ -50,12 +63,17 @@ def promise_of(gpu: PhysicalGpu, margin: Mib) -> Mib:
 
 
 def take_account(
-    gpu: PhysicalGpu, claims: Iterable[Claim], observation: Observation | None, margin: Mib
+    gpu: PhysicalGpu,
+    claims: Iterable[Claim],
+    observation: Observation | None,
+    margin: Mib,
+    requests: Mapping[str, int] = _NO_REQUESTS,
 ) -> Account:
     """Apply the memory law to one card.
 
-    `claims` are those of this card not proved gone. The age of `observation` is not judged here: a
-    stale one falls back to `free_by_books`, which is the caller's choice to make and to say.
+    `claims` are those of this card not proved gone; `requests` are the memory requests of the pods on its
+    machine, by UID, and count where the card's memory is the machine's. The age of `observation` is not
+    judged here: a stale one falls back to `free_by_books`, which is the caller's choice to make and to say.
 
     >>> card = PhysicalGpu(uuid="GPU-1", node="n", total=Mib(16384))
     >>> reserved = Claim(pod_uid="u", pod="ns/p", gpu="GPU-1", mib=Mib(4096))
@@ -75,6 +93,13 @@ def take_account(
             claimed_releasing += claim.mib
             held_releasing += most
     unmanaged = _unmanaged(claims, observation, used_by_pod, margin, complete=complete)
+    requested = _requested(claims, requests) if gpu.unified and requests else 0
+    in_use = 0
+    if requested:
+        claimed, held = claimed + requested, held + requested
+        if not isinstance(unmanaged, Unknown):
+            in_use = min(requested, unmanaged)
+            unmanaged = Mib(unmanaged - in_use)
     promise = gpu.usable - margin
     return Account(
         usable=gpu.usable,
@@ -83,11 +108,21 @@ def take_account(
         claimed_releasing=Mib(claimed_releasing),
         held=Mib(held),
         held_releasing=Mib(held_releasing),
+        requested=Mib(requested),
+        requested_in_use=Mib(in_use),
         unmanaged=unmanaged,
         unmanaged_is_lower_bound=not isinstance(unmanaged, Unknown) and not complete,
         free_by_books=Mib(promise - claimed),
         free_observed=unmanaged if isinstance(unmanaged, Unknown) else Mib(promise - held - unmanaged),
     )
+
+
+def _requested(claims: tuple[Claim, ...], requests: Mapping[str, int]) -> int:
+    """Return what pods requested beyond what they claim: the same bytes are not held twice."""
+    claimed: dict[str, int] = {}
+    for claim in claims:
+        claimed[claim.pod_uid] = claimed.get(claim.pod_uid, 0) + claim.mib
+    return sum(max(0, mib - claimed.get(uid, 0)) for uid, mib in requests.items())
 
 
 def _use_by_pod(observation: Observation | None) -> tuple[dict[str, int], bool]:

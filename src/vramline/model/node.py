@@ -77,6 +77,11 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     realtime_enabled: bool = False
     """The node switches the check on, in whatever mode is in force otherwise."""
 
+    @property
+    def is_unified(self) -> bool:
+        """Whether a GPU of this machine takes from the machine's own memory."""
+        return any(gpu.unified for gpu in self.gpus)
+
 
 class NodePool(msgspec.Struct, frozen=True):
     """The nodes that may be given GPU pods: those with this label and value."""

@@ -33,6 +33,7 @@ class Reason(enum.StrEnum):
     INSUFFICIENT_MEMORY = "InsufficientMemory"
     TOO_MANY_PODS = "TooManyPods"
     KEPT_FOR_ANOTHER = "KeptForAnother"
+    NO_DEVICE_LEFT = "NoDeviceLeft"
     NOT_A_CANDIDATE = "NotACandidate"
     # One pod
     INVALID_REQUEST = "InvalidRequest"

@@ -14,6 +14,7 @@ from vramline.scheduler.commit import Committer
 from vramline.scheduler.disagreements import find_disagreements
 from vramline.scheduler.live import LiveState
 from vramline.scheduler.nominator import Nominator
+from vramline.scheduler.openings import refuse_hosts
 from vramline.scheduler.preempter import Preempter
 
 __all__ = ["RealCluster"]
@@ -59,8 +60,8 @@ class RealCluster:
         return self.live.rules_for(ask)
 
     def candidates_for(self, pod: Pod) -> npt.NDArray[np.int8] | None:
-        """kube-scheduler has judged the hosts before it asks; only what is kept for others speaks here."""
-        return self.live.nominees.refuse(self.live.fleet, pod, now=self.live.now())
+        """kube-scheduler has judged the hosts before it asks; only what it cannot know speaks here."""
+        return refuse_hosts(self.live, self.committer.holder, pod)
 
     def view_of(self, node: str, pod: Pod) -> Fleet:
         """One node as this pod may use it."""

@@ -35,7 +35,7 @@ from vramline.scheduler.following_cards import find_cards
 from vramline.scheduler.hami_nodes import annotations_for_hami, why_hami_waits
 from vramline.scheduler.ledger_desk import LedgerDesk, Lost
 from vramline.scheduler.live import LiveState
-from vramline.scheduler.one_node import decide_on_node
+from vramline.scheduler.one_node import decide_on_node, open_to
 from vramline.scheduler.store import Binding, Done, Refused, Store, Unclear, Written
 from vramline.scheduler.telling import Telling
 from vramline.wire import keys
@@ -222,7 +222,9 @@ class Committer:
         if decision.placement is None:
             fleet = self._live.view_of(node, pod)
             rules = self._live.rules_for(pod.ask)
-            decision = decide(fleet, decision.ask, rules, now=decision.at)
+            decision = decide(
+                fleet, decision.ask, rules, now=decision.at, candidates=open_to(fleet, node, pod)
+            )
             self._eyes.checks.refused(fleet, decision)
             return BindOutcome(explain_decision(fleet, decision, rules, why=False).message)
         self._eyes.checks.placed(fleet, decision)

@@ -1,7 +1,7 @@
 """Who is on the nodes besides GPU claims, and what is usually asked for: for policies that think ahead."""
 
 from vramline.model.fleet import Fleet
-from vramline.model.host import HostColumns
+from vramline.model.host import HostColumns, requests_of
 from vramline.model.mix import class_of
 from vramline.model.node import Node
 from vramline.model.pod import HostNeeds, Pod, PodPhase
@@ -37,6 +37,7 @@ class Crowd:
             number = self._fleet.node_number(pod.node)
             if number is not None:
                 self._hosts.take(number, pod.host)
+                self._count_requests(pod.node)
 
     def set_node(self, node: Node) -> None:
         """A node of the fleet came or changed."""
@@ -45,6 +46,7 @@ class Crowd:
             self._hosts.set_node(number, node)
             for uid in self._on.get(node.name, ()):
                 self._hosts.take(number, self._stays[uid][1])
+            self._count_requests(node.name)
 
     def _leave(self, uid: str) -> None:
         name, needs = self._stays.pop(uid, _NOWHERE)
@@ -53,3 +55,11 @@ class Crowd:
             number = self._fleet.node_number(name)
             if number is not None:
                 self._hosts.give_back(number, needs)
+                self._count_requests(name)
+
+    def _count_requests(self, name: str) -> None:
+        """Where the GPU takes from the machine's memory, say what pods have requested of it."""
+        node = self._fleet.node(name)
+        if node is not None and node.is_unified:
+            there = ((uid, self._stays[uid][1]) for uid in self._on.get(name, ()))
+            self._fleet.set_requests(name, requests_of(there))

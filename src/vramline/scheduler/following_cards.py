@@ -20,7 +20,7 @@ from vramline.scheduler.ledger_desk import LedgerDesk, Lost
 from vramline.scheduler.live import LiveState
 from vramline.wire.ledger_v1alpha1 import GpuLedger
 
-__all__ = ["find_cards"]
+__all__ = ["decide_among_cards", "find_cards"]
 
 Found = tuple[Placement, GpuLedger, dict[str, str]]
 """Where the pod goes, the ledger that says so, and what its containers are to see."""
@@ -42,7 +42,9 @@ async def find_cards(
             refused = answer.why
             break
         held = holder.held_on(name)
-        decision = _decide_among(live, pod, name, None if isinstance(answer, Changed) else frozenset(held))
+        decision = decide_among_cards(
+            live, pod, name, None if isinstance(answer, Changed) else frozenset(held)
+        )
         if decision is not None and _uses_only(decision, held):
             moved = await _move(live, desk, decision, ledger.epoch)
             if isinstance(moved, GpuLedger) and decision.placement is not None:
@@ -60,7 +62,7 @@ def _uses_only(decision: Decision, held: Mapping[str, str]) -> bool:
     return decision.placement is not None and {gpu.uuid for gpu in decision.placement.gpus} <= held.keys()
 
 
-def _decide_among(live: LiveState, pod: Pod, node: str, cards: frozenset[str] | None) -> Decision | None:
+def decide_among_cards(live: LiveState, pod: Pod, node: str, cards: frozenset[str] | None) -> Decision | None:
     """Decide about cards of a node (None: all), as if the pod had no promise; None: there is no such card."""
     there = live.fleet.node(node)
     if pod.ask is None or there is None:

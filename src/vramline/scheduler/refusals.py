@@ -37,6 +37,7 @@ _TEXTS = {
     Reason.INSUFFICIENT_MEMORY: "not enough memory",
     Reason.TOO_MANY_PODS: "no place for another pod",
     Reason.KEPT_FOR_ANOTHER: "what is free is kept for a more important pod",
+    Reason.NO_DEVICE_LEFT: "kubelet has no device left for another GPU to be shared",
     Reason.NOT_A_CANDIDATE: "not asked about",
     Reason.INVALID_REQUEST: "the pod's request is not valid",
 }
@@ -70,6 +71,7 @@ _CARD_OR_ROOM = [
         Reason.INSUFFICIENT_MEMORY,
         Reason.TOO_MANY_PODS,
         Reason.KEPT_FOR_ANOTHER,
+        Reason.NO_DEVICE_LEFT,
     )
 ]
 """Codes of nodes about which only the cards themselves decide, once pods have made room."""

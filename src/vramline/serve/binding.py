@@ -35,6 +35,7 @@ class Binding:
     """The binder of one process, and what it hears."""
 
     def __init__(self, client: KubeClient, live: LiveState, settings: Settings) -> None:
+        self._live = live
         store = KubeBinderStore(client)
         options = ReservationOptions(
             namespace=settings.reservation_namespace, image=settings.reservation_image
@@ -71,6 +72,7 @@ class Binding:
         await synced.wait()
         while True:
             await keeper.round()
+            self._live.sightings.freed.update(self.holder.end_bars())  # who waited for that is woken
             await self._parts.holds.change(_EVERY_S)
 
 

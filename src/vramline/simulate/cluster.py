@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from vramline.decide.adoption import adopt_pods
 from vramline.decide.engine import decide
-from vramline.decide.host import refuse_by_room, refuse_by_wishes
+from vramline.decide.host import refuse_by_pool, refuse_by_room, refuse_by_wishes
 from vramline.decide.host_scores import host_costs
 from vramline.decide.reserve import reservation_of
 from vramline.errors import InvariantError, RequestError
@@ -24,7 +24,7 @@ from vramline.model.claim import Claim
 from vramline.model.cluster import BindOutcome
 from vramline.model.decision import Decision
 from vramline.model.fleet import DEFAULT_MARGIN, Fleet, Released
-from vramline.model.host import HostColumns
+from vramline.model.host import HostColumns, requests_of
 from vramline.model.mix import class_of
 from vramline.model.node import Node, NodePool, NodeProblem, ProblemKind
 from vramline.model.observation import Observation
@@ -88,7 +88,8 @@ class EmbeddedCluster:
     def candidates_for(self, pod: Pod) -> npt.NDArray[np.int8]:
         """By node number FITS or why the host is out of the question."""
         wishes = self._wishes_of(pod.host, wants_gpu=pod.ask is not None)
-        return refuse_by_room(wishes, self.hosts, pod.host)
+        codes = refuse_by_room(wishes, self.hosts, pod.host)
+        return codes if pod.ask is None else refuse_by_pool(codes, self.fleet, pod.host)
 
     def view_of(self, node: str, pod: Pod) -> Fleet:
         """One node; nothing is kept for anybody here."""
@@ -121,6 +122,7 @@ class EmbeddedCluster:
         for pod in self._pods.values():
             if pod.node == node.name and pod.phase is not PodPhase.FINISHED:
                 self.hosts.take(number, pod.host)
+        self._count_requests(node.name)
         for uuid, observation in (observations or {}).items():
             self.fleet.observe(uuid, observation)
 
@@ -375,6 +377,15 @@ class EmbeddedCluster:
             self.hosts.take(number, pod.host)
         else:
             self.hosts.give_back(number, pod.host)
+        self._count_requests(pod.node or "")
+
+    def _count_requests(self, name: str) -> None:
+        """Where the GPU takes from the machine's memory, say what pods have requested of it."""
+        node = self.fleet.node(name)
+        if node is not None and node.is_unified:
+            there = (pod for pod in self._pods.values() if pod.node == name)
+            holding = ((pod.uid, pod.host) for pod in there if pod.phase is not PodPhase.FINISHED)
+            self.fleet.set_requests(name, requests_of(holding))
 
     def _change(self, pod_uid: str, **changes: object) -> None:
         self._pods[pod_uid] = msgspec.structs.replace(self._pods[pod_uid], **changes)

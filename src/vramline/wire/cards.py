@@ -6,7 +6,7 @@ import msgspec
 
 from vramline.errors import RequestError
 from vramline.model.gpu import Health, PhysicalGpu
-from vramline.model.node import InventorySource
+from vramline.model.node import HostRoom, InventorySource
 from vramline.model.observation import NOT_REPORTED
 from vramline.units import MAX_MIB, Mib
 from vramline.wire import keys
@@ -22,6 +22,7 @@ __all__ = [
     "cards_by_labels",
     "cards_by_report",
     "cards_by_statement",
+    "keep_for_host",
     "set_slots",
     "with_slots",
 ]
@@ -145,6 +146,14 @@ def set_slots(
     )
     said = bool(known) or replicas is not None
     return limited, _compare_devices(cards, advertised, expected, said=said)
+
+
+def keep_for_host(card: PhysicalGpu, room: HostRoom) -> PhysicalGpu:
+    """Return the card without what kubelet keeps of a machine whose memory is also the card's."""
+    if not card.unified or room.memory_bytes is None:
+        return card
+    kept = min(card.total - room.memory_bytes // 2**20, card.total - 1)
+    return msgspec.structs.replace(card, reserved=Mib(kept)) if kept > card.total - card.usable else card
 
 
 def with_slots(card: PhysicalGpu, slots: int | None) -> PhysicalGpu:

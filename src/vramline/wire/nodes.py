@@ -19,6 +19,7 @@ from vramline.wire.cards import (
     cards_by_labels,
     cards_by_report,
     cards_by_statement,
+    keep_for_host,
     set_slots,
     with_slots,
 )
@@ -87,9 +88,10 @@ def read_node(node: NodeObject, report: GpuReport | None) -> NodeReading:
     if best is not None:
         cards, notes = _finish_cards(_add_slots(best, sources), node, gfd, devices)
         warnings += notes
+    room = _read_room(offered, subject)
     read = Node(
         name=node.name,
-        gpus=cards,
+        gpus=tuple(keep_for_host(card, room) for card in cards),
         problem=_find_problem(sources, best, devices),
         source=best.source if best else InventorySource.NONE,
         advertised=devices.gpus,
@@ -98,7 +100,7 @@ def read_node(node: NodeObject, report: GpuReport | None) -> NodeReading:
         cordoned=bool(spec.unschedulable),
         labels=node.metadata.labels or {},
         taints=tuple(Taint(each.key, each.value or "", each.effect) for each in spec.taints or ()),
-        host=_read_room(offered, subject),
+        host=room,
         platform=recognise_platform(node.metadata.labels or {}, report),
         has_hami=keys.HAMI_REGISTER in (node.metadata.annotations or {}) and bool(devices.gpus),
         hami_lock=read_lock((node.metadata.annotations or {}).get(keys.HAMI_LOCK, "")),

@@ -1,0 +1,99 @@
+"""Machines whose GPU takes from their memory, as a scheduler's live state counts them."""
+
+import asyncio
+from random import Random
+
+from kubernetes_builders import container, node_object, pod_object, report
+from scheduler.memory_store import MemoryStore
+from vramline.decide.whatif import copy_without_pods
+from vramline.model.reason import CODE_OF, FITS, Reason
+from vramline.model.rules import Rules
+from vramline.scheduler.commit import Committer
+from vramline.scheduler.live import LiveState
+from vramline.scheduler.openings import refuse_hosts
+from vramline.wire import keys
+from vramline.wire.kubernetes import PodObject
+
+CARD = {"uuid": "GPU-1", "totalMiB": 32_000, "reservedMiB": 1_000, "unified": True}
+
+
+def pod(name: str, *, vram: int = 0, memory: int = 0, node: str | None = None) -> PodObject:
+    annotations = {keys.KAI_MEMORY: str(vram)} if vram else {}
+    meta = {"name": name, "namespace": "ns", "uid": f"uid-{name}"}
+    asked = container(requests={"memory": f"{memory}Mi"} if memory else {})
+    return pod_object(asked, annotations=annotations, meta=meta, **({"nodeName": node} if node else {}))
+
+
+def board(*pods: PodObject, allocatable: str = "40000Mi") -> LiveState:
+    live = LiveState(Rules(), clock=lambda: 100.0)
+    live.set_report(report(CARD))
+    live.set_node(node_object(allocatable={"nvidia.com/gpu": "1", "memory": allocatable}))
+    for each in pods:
+        live.set_pod(each)
+    return live
+
+
+def test_a_pod_without_a_gpu_holds_what_it_requests_while_it_is_there() -> None:
+    live = board()
+    before = live.fleet.account("GPU-1").free
+
+    live.set_pod(pod("database", memory=10_000, node="n1"))
+    assert live.fleet.account("GPU-1").free == before - 10_000
+
+    live.drop_pod("uid-database")
+    assert live.fleet.account("GPU-1").free == before
+
+
+def test_pods_that_were_there_before_the_node_are_counted() -> None:
+    live = LiveState(Rules(), clock=lambda: 100.0)
+    live.set_pod(pod("database", memory=10_000, node="n1"))
+    live.set_report(report(CARD))
+    live.set_node(node_object(allocatable={"nvidia.com/gpu": "1"}))
+
+    assert live.fleet.account("GPU-1").requested == 10_000
+
+
+def test_what_kubelet_keeps_of_the_machine_is_kept_from_the_gpu() -> None:
+    assert board(allocatable="30000Mi").fleet.account("GPU-1").usable == 30_000
+    assert board(allocatable="31500Mi").fleet.account("GPU-1").usable == 31_000
+
+
+def test_filter_refuses_a_gpu_pod_whose_memory_request_is_not_left_beside_the_claims() -> None:
+    live = board(pod("database", memory=30_000, node="n1"), pod("fits", vram=100), pod("large", vram=100))
+    live.set_pod(pod("large", vram=100, memory=2_000))
+
+    codes = {name: refuse_hosts(live, None, live.pods[f"uid-{name}"]) for name in ("fits", "large")}
+
+    assert codes["fits"] is None or codes["fits"].tolist() == [FITS]
+    assert codes["large"] is not None
+    assert codes["large"].tolist() == [CODE_OF[Reason.INSUFFICIENT_MEMORY]]
+
+
+def test_bind_refuses_it_too_and_writes_nothing() -> None:
+    store = MemoryStore(Random(1))
+    live = board(pod("database", memory=30_000, node="n1"))
+    store.create_pod(pod("large", vram=100, memory=2_000))
+    live.set_pod(store.pods["uid-large"])
+    committer = Committer(live, store, lambda: 1)
+
+    outcome = asyncio.run(committer.bind("uid-large", "n1"))
+
+    assert "InsufficientMemory" in outcome.refused
+    assert store.writes == 0
+
+
+def test_who_leaves_takes_claim_and_request_along() -> None:
+    """Both are one memory: a victim of preemption makes room for the greater of them."""
+    store = MemoryStore(Random(1))
+    store.create_pod(pod("victim", vram=4_000, memory=9_000))
+    live = board()
+    store.watch(live)
+    committer = Committer(live, store, lambda: 1)
+    empty = live.fleet.account("GPU-1").free
+    assert asyncio.run(committer.bind("uid-victim", "n1")).refused == ""
+    store.deliver(live)
+    assert live.fleet.account("GPU-1").free == empty - 9_000
+
+    left = copy_without_pods(live.fleet, "n1", ["uid-victim"])
+
+    assert left.account("GPU-1").free == empty

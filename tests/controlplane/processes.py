@@ -3,24 +3,17 @@
 import ctypes
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from vramline.bench.ports import free_port
+
 __all__ = ["Child", "free_port", "wait_until"]
 
 _PR_SET_PDEATHSIG = 1
 _STOP_SECONDS = 15.0
-
-
-def free_port() -> int:
-    """Return a loopback port that nobody listens on at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Child:

@@ -13,12 +13,13 @@ from vramline.kube.objects import Document
 from vramline.kube.pace import Pace
 from vramline.kube.target import find_target
 
-QUICK = Timing(connect_s=2.0, read_s=5.0, pace=Pace(first_s=0.01, most_s=0.05))
-IMPATIENT = replace(QUICK, write_s=1)
+QUICK = Timing(connect_s=30.0, read_s=30.0, write_s=30, pace=Pace(first_s=0.01, most_s=0.05))
+"""Tries again at once; what is slow because the machine is busy has not failed."""
+IMPATIENT = replace(QUICK, write_s=3)
 
 
 def kube_client(kubeconfig: Path, timing: Timing = QUICK) -> KubeClient:
-    """Return a client that gives up quickly; call it inside a running event loop."""
+    """Return a client that tries again at once; call it inside a running event loop."""
     return KubeClient(find_target({}, kubeconfig=kubeconfig), rng=random.Random(7), timing=timing)
 
 
@@ -37,7 +38,7 @@ def pod(name: str, **metadata: object) -> Document:
     }
 
 
-async def until(is_so: Callable[[], bool], seconds: float = 10.0) -> None:
+async def until(is_so: Callable[[], bool], seconds: float = 60.0) -> None:
     """Let other tasks run until something holds."""
     async with asyncio.timeout(seconds):
         while not is_so():  # noqa: ASYNC110 — what it waits for knows nothing of events

@@ -81,6 +81,8 @@ def test_two_writes_for_a_pod_that_comes_alone(plane: ControlPlane, admin: httpx
         admin.post(PODS, json=gpu_pod(f"alone-{number}", 8_000)).raise_for_status()
         wait_for_pod(admin, "default", f"alone-{number}", is_bound)
 
+    # A pod is seen to be bound before the API server has noted the write down.
+    wait_until(lambda: writes.of(OURS)["create pods/binding"] == 3, "the last write in the audit log")
     assert writes.of(OURS) == {"create pods/binding": 3, "update gpuledgers": 3}
     wait_until(lambda: writes.of(KUBE_SCHEDULER)["create events"] == 3, "kube-scheduler's own events")
     assert writes.of(KUBE_SCHEDULER)["patch pods/status"] == 0
@@ -96,6 +98,7 @@ def test_pods_that_come_together_share_the_writes_of_the_ledger(
     for number in range(24):
         wait_for_pod(admin, "default", f"burst-{number}", is_bound)
 
+    wait_until(lambda: writes.of(OURS)["create pods/binding"] == 24, "the last write in the audit log")
     counted = writes.of(OURS)
     assert counted.pop("create pods/binding") == 24
     assert counted.pop("update gpuledgers") < 24

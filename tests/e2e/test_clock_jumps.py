@@ -93,8 +93,8 @@ def test_a_jump_of_the_leaders_clock_changes_nothing(jump: int, admin: httpx.Cli
         term = epoch(admin)
 
         pair.clock.set(jump)
-        here.end(*NAMES[:2])
         ended_at = time.monotonic()
+        here.end(*NAMES[:2])
         gone = {f"{here.name}/{name}" for name in NAMES[:2]}
         wait_until(lambda: is_renewed_by_a_wrong_clock(admin), "a renewal after the jump")
         here.create("late", "later")

@@ -15,6 +15,8 @@ from vramline.kube.events import Journal, Notice, Recorder, Regarding, Reporter,
 from vramline.kube.lease import Callbacks, Elector, Terms
 from vramline.kube.objects import LEASES, ObjectKey
 
+LONG_S, SHORT_S = 120, 5
+"""A lease that does not run out, however busy the machine is; and one that is to run out."""
 ABOUT = Regarding(kind="Pod", name="llm-0", namespace="default", uid="b7a1c3de-0000-4000-8000-000000000000")
 
 
@@ -34,13 +36,15 @@ def proxy(shared_proxy: FaultProxy) -> Iterator[FaultProxy]:
 class Replica:
     """One candidate, and the terms it had."""
 
-    def __init__(self, client: KubeClient, lease: str, identity: str, floor: int = 0) -> None:
+    def __init__(
+        self, client: KubeClient, lease: str, identity: str, *, lease_s: int = LONG_S, floor: int = 0
+    ) -> None:
         self.terms: list[int] = []
         self.ended = 0
         callbacks = Callbacks(
             on_started=self.terms.append, on_stopped=self.count_end, epoch_floor=lambda: floor
         )
-        terms = Terms(identity=identity, lease_s=2, renew_deadline_s=1.0, retry_s=0.1)
+        terms = Terms(identity=identity, lease_s=lease_s, renew_deadline_s=0.6 * lease_s, retry_s=0.1)
         key = ObjectKey(lease, "default")
         self.elector = Elector(client, key, terms, callbacks, rng=random.Random(1))
         self.stop = asyncio.Event()
@@ -62,7 +66,7 @@ def test_one_leads_and_the_next_follows_at_once_when_it_resigns(plane: ControlPl
             two = Replica(client, "resign", "two")
             await until(lambda: two.elector.holder == "one")
             await one.resign()
-            await until(lambda: bool(two.elector.epoch), seconds=1.5)
+            await until(lambda: bool(two.elector.epoch), seconds=LONG_S / 2)
             await two.resign()
             holder = (await client.get(LEASES, ObjectKey("resign", "default"))).value.spec.holder_identity
             assert not holder
@@ -76,9 +80,9 @@ def test_a_leader_that_is_cut_off_stops_before_the_next_one_starts(
 ) -> None:
     async def elect() -> tuple[list[int], list[int]]:
         async with admin(plane) as direct, kube_client(proxy.kubeconfig) as through:
-            one = Replica(through, "cutoff", "one")
+            one = Replica(through, "cutoff", "one", lease_s=SHORT_S)
             await until(lambda: bool(one.elector.epoch))
-            two = Replica(direct, "cutoff", "two")
+            two = Replica(direct, "cutoff", "two", lease_s=SHORT_S)
             await until(lambda: two.elector.holder == "one")
             proxy.add(Cut(), times=9999)
             proxy.cut_all()

@@ -40,14 +40,19 @@ def vramline(plane: ControlPlane, world: World) -> Iterator[VramlineProcess]:
 @pytest.fixture
 def node(world: World, request: pytest.FixtureRequest) -> Iterator[str]:
     """A name for a node of this test's own; its pods are cleared away."""
-    name = f"n{abs(hash(request.node.name)) % 10_000}"
+    name = f"n{[item.nodeid for item in request.session.items].index(request.node.nodeid)}"
     yield name
-    pods = world.admin.get("/api/v1/namespaces/default/pods").json()["items"]
-    for pod in pods:
-        if pod["spec"].get("nodeName", name) == name:
-            world.admin.delete(f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}")
+    for pod in pods_of(world, name):
+        world.admin.delete(f"/api/v1/namespaces/default/pods/{pod}")
+    wait_until(lambda: pods_of(world, name) == [], "the end of all pods", seconds=60.0)
     wait_until(lambda: not has_left_overs(world, name), "the end of all reservations", seconds=60.0)
     world.admin.delete(f"/api/v1/nodes/{name}")
+
+
+def pods_of(world: World, node: str) -> list[str]:
+    """The pods on a node, and those on none."""
+    pods = world.admin.get("/api/v1/namespaces/default/pods").json()["items"]
+    return [pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName", node) == node]
 
 
 def has_left_overs(world: World, node: str) -> bool:

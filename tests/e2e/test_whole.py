@@ -261,7 +261,7 @@ def test_the_scheduler_ends_when_it_is_told_to(plane: ControlPlane, vramline: Vr
     """Last: the webhook closes its socket, the Lease is handed back, and no task is left behind."""
     vramline.child.signal(signal.SIGTERM)
 
-    wait_until(vramline.child.has_ended, "the end", seconds=20.0)
+    wait_until(vramline.child.has_ended, "the end")
     with plane.client() as client:
         lease = client.get(
             "/apis/coordination.k8s.io/v1/namespaces/vramline-system/leases/vramline-scheduler"

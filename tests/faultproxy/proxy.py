@@ -88,7 +88,7 @@ class FaultProxy:
 
     # ── inside the loop ──────────────────────────────────────────────────────────────────────────────
     def _call(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10.0)
+        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60.0)
 
     async def _listen(self) -> None:
         folder = self._plane.folder

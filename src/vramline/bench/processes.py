@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from vramline.bench.population import PopulationShape
+from vramline.bench.ports import free_port
 from vramline.bench.stand_in import serve_stand_in
 from vramline.errors import TransientError
 
@@ -125,7 +126,7 @@ def start_scheduler(
 ) -> Iterator[ServerProcess]:
     """Run `vramline scheduler` against a stand-in until the block ends; it is just starting."""
     with tempfile.TemporaryDirectory(prefix="vramline-bench-") as folder:
-        port, config = _free_port(), Path(folder) / "kubeconfig"
+        port, config = free_port(), Path(folder) / "kubeconfig"
         config.write_bytes(msgspec.json.encode(_kubeconfig(stand_in.port)))
         command = [sys.executable, "-m", "vramline", "scheduler", "--kubeconfig", str(config)]
         kept = {name: value for name, value in os.environ.items() if not name.startswith("VRAMLINE_")}
@@ -164,10 +165,3 @@ def _kubeconfig(port: int) -> dict[str, Any]:
         "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
         "current-context": "bench",
     }
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -81,12 +81,12 @@ class RunningAgent:
 
     def figures(self) -> str:
         """Return its metrics."""
-        return httpx.get(f"{self.url}/metrics").raise_for_status().text
+        return httpx.get(f"{self.url}/metrics", timeout=30.0).raise_for_status().text
 
     def is_healthy(self) -> bool:
         """Whether it says so."""
         try:
-            return httpx.get(f"{self.url}/healthz").is_success
+            return httpx.get(f"{self.url}/healthz", timeout=30.0).is_success
         except httpx.TransportError:
             return False
 

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from vramline.bench.ports import free_port
 
-__all__ = ["Child", "free_port", "wait_until"]
+__all__ = ["Child", "free_port", "soonest", "wait_until"]
 
 _PR_SET_PDEATHSIG = 1
 _STOP_SECONDS = 15.0
+_ROUNDS = 4
 
 
 class Child:
@@ -80,6 +81,19 @@ def wait_until(
             tails = "\n".join(f"--- {child.name}\n{child.tail()}" for child in children)
             raise TimeoutError(f"{what} was not ready within {seconds:.0f} s\n{tails}")
         time.sleep(0.05)
+
+
+def soonest(measure: Callable[[int], float], *, within_s: float) -> float:
+    """Measure until one round took less than this, and return the least of all.
+
+    A busy machine makes some rounds late, a program that is too slow makes all of them late.
+    """
+    took = measure(0)
+    for number in range(1, _ROUNDS):
+        if took < within_s:
+            break
+        took = min(took, measure(number))
+    return took
 
 
 def _die_with_parent() -> None:

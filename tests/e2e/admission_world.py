@@ -121,7 +121,7 @@ def install_policies(admin: httpx.Client) -> None:
         (f"{own}/namespaces/probe/bindrequests", intent),
         (f"{pods_of('probe')}/x/binding", {**bound, "target": {"kind": "Node", "name": "n"}}),
     ):
-        wait_until(_is_refused(admin, path, body), f"the policy that forbids {body}", seconds=30.0)
+        wait_until(_is_refused(admin, path, body), f"the policy that forbids {body}", seconds=60.0)
     _wait_for_frozen_asks(admin)
 
 
@@ -135,14 +135,14 @@ def _is_refused(admin: httpx.Client, path: str, body: Object) -> Callable[[], bo
 
 def _wait_for_frozen_asks(admin: httpx.Client) -> None:
     frozen = pod("frozen", nodeName="n")
-    wait_until(lambda: admin.post(pods_of("probe"), json=frozen).is_success, "the namespace", seconds=30.0)
+    wait_until(lambda: admin.post(pods_of("probe"), json=frozen).is_success, "the namespace", seconds=60.0)
     path, change = f"{pods_of('probe')}/frozen", {"metadata": {"annotations": {"gpu-memory": "1"}}}
     headers = {"Content-Type": "application/merge-patch+json"}
 
     def refused() -> bool:
         return admin.patch(path, params={"dryRun": "All"}, json=change, headers=headers).status_code == 403
 
-    wait_until(refused, "the policy that freezes asks", seconds=30.0)
+    wait_until(refused, "the policy that freezes asks", seconds=60.0)
 
 
 def install_tenant(plane: ControlPlane, admin: httpx.Client, namespace: str) -> None:
@@ -219,7 +219,7 @@ class Webhook:
             webhook["clientConfig"] = {"url": self.url}
         admin.post(CONFIGURATION.rsplit("/", 1)[0], json=shipped).raise_for_status()
         self._thread.start()
-        assert self._running.wait(20.0)
+        assert self._running.wait(60.0)
         self.wait_until_active(admin)
 
     def wait_until_active(self, admin: httpx.Client) -> None:
@@ -230,11 +230,11 @@ class Webhook:
             answer = admin.post(pods_of("probe"), params={"dryRun": "All"}, json=asking)
             return answer.is_success and answer.json()["spec"]["schedulerName"] == "vramline"
 
-        wait_until(changed, "the webhook", seconds=30.0)
+        wait_until(changed, "the webhook", seconds=60.0)
 
     def check_certificates(self) -> None:
         """Let the keeper do what it does every minute."""
-        asyncio.run_coroutine_threadsafe(self._keeper.check(), self._loop).result(20.0)
+        asyncio.run_coroutine_threadsafe(self._keeper.check(), self._loop).result(60.0)
 
     def stop(self) -> None:
         """End the server and its thread."""
@@ -310,7 +310,7 @@ class BrokenServer:
             answer = admin.post(pods_of("default"), params={"dryRun": "All"}, json=asking)
             return answer.is_success and answer.json()["spec"]["schedulerName"] == "default-scheduler"
 
-        wait_until(unchanged, f"the fault {self._fault}", seconds=30.0)
+        wait_until(unchanged, f"the fault {self._fault}", seconds=60.0)
         try:
             yield
         finally:

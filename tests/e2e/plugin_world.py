@@ -95,7 +95,7 @@ class SlotNode:
         wait_until(
             lambda: self.resources() == (capacity, allocatable),
             f"{allocatable} of {capacity} slots",
-            seconds=30,
+            seconds=90,
         )
 
     def create(self, pod: dict[str, Any]) -> None:
@@ -211,7 +211,7 @@ def _plugin(plane: ControlPlane, node: RealNode, cards: Cards, options: PluginOp
     try:
         yield
     finally:
-        ready.wait(10.0)
+        ready.wait(60.0)
         loop, stop = stops[0]
         loop.call_soon_threadsafe(stop.set)
-        thread.join(20.0)
+        thread.join(60.0)

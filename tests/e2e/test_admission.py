@@ -135,7 +135,7 @@ def test_a_container_that_another_webhook_adds_later_sees_the_cards_too(
         stored.update(create(admin, body, **DRY).raise_for_status().json())
         return len(stored["spec"]["containers"]) == 2
 
-    wait_until(is_injected, "the other webhook", seconds=30.0)
+    wait_until(is_injected, "the other webhook", seconds=60.0)
     admin.delete(f"{path}/zz-inject").raise_for_status()
 
     for container in stored["spec"]["containers"]:

@@ -54,7 +54,7 @@ def admin(installed: ControlPlane) -> Iterator[httpx.Client]:
 
 
 def test_the_kinds_are_served(installed: ControlPlane) -> None:
-    kubectl(installed, "wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    kubectl(installed, "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
 
     served = kubectl(installed, "get", "gpuledgers,gpureports,bindrequests", "-o", "name")
     assert served == ""
@@ -122,7 +122,7 @@ def test_the_policies_are_in_force(admin: httpx.Client) -> None:
     def is_refused() -> bool:
         return _create(admin, "default", pod).status_code == httpx.codes.FORBIDDEN
 
-    wait_until(is_refused, "the policy on sealed keys", seconds=30.0)
+    wait_until(is_refused, "the policy on sealed keys", seconds=60.0)
     answer = _create(admin, "default", pod)
     assert "written by Vramline alone" in answer.json()["message"]
 

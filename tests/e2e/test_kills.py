@@ -120,10 +120,10 @@ def test_a_binding_that_lands_after_the_successor_leads_harms_nobody(
     with ThreadPoolExecutor(1) as kube_scheduler:
         trying = kube_scheduler.submit(here.try_all, vramline)
         try:
-            assert held.arrived.wait(30.0)
+            assert held.arrived.wait(60.0)
             late = next(asked for asked in proxy.asked[seen:] if asked.path.endswith("/binding"))
             Victim(vramline.child).kill()
-            trying.result(30.0)
+            trying.result(60.0)
             here.settle(chain.leader())
         finally:
             held.let_go.set()

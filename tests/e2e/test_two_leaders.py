@@ -114,7 +114,7 @@ def test_what_a_leader_had_sent_before_it_slept_conflicts_with_nothing(
     with ThreadPoolExecutor(1) as kube_scheduler:
         trying = kube_scheduler.submit(here.try_all, sleeper.process)
         try:
-            assert held.arrived.wait(30.0)
+            assert held.arrived.wait(60.0)
             sleeper.process.child.signal(signal.SIGSTOP)
             wait_until(other.process.leads, "the other to take over")
             if settled:

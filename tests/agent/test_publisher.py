@@ -53,7 +53,7 @@ async def settle() -> None:
 
 
 async def wait_for(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not is_so():  # noqa: ASYNC110 — it waits for a counter
             await asyncio.sleep(0.001)
 

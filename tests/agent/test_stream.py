@@ -111,7 +111,7 @@ class World:
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not is_so():  # noqa: ASYNC110 — what it waits for knows nothing of events
             await asyncio.sleep(0.005)
 

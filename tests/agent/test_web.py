@@ -7,6 +7,7 @@ import socket
 import httpx
 import pytest
 
+from open_sockets import sockets_at
 from vramline.agent.listen import open_metrics_socket
 from vramline.agent.web import Page, serve_pages
 from vramline.errors import RequestError, TransientError
@@ -51,6 +52,24 @@ def test_a_caller_that_speaks_no_http_is_cut_off() -> None:
             return b""
 
     assert asyncio.run(run()) == b""
+
+
+def test_a_caller_that_says_nothing_is_let_go_at_the_end() -> None:
+    async def run() -> tuple[int, socket.socket]:
+        listener = open_metrics_socket(Address("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        async with await serve_pages(listener, PAGES):
+            caller = socket.create_connection(("127.0.0.1", port))
+            while sockets_at(port) < 2:  # noqa: ASYNC110 — the listener, and the connection
+                await asyncio.sleep(0)
+            for _ in range(5):  # until its request is waited for
+                await asyncio.sleep(0)
+        return port, caller
+
+    port, caller = asyncio.run(run())
+
+    with caller:
+        assert sockets_at(port) == 0
 
 
 def test_a_port_in_use_and_a_strange_address_are_told_apart() -> None:

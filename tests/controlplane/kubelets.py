@@ -41,6 +41,7 @@ class StandInKubelets:
         self._watcher = watcher
         self._random = random.Random(seed)
         self._devices: dict[str, list[str]] = {}
+        self._started: set[str] = set()
         self._lock = threading.Lock()
         self._stop = threading.Event()
 
@@ -119,18 +120,19 @@ class StandInKubelets:
     def _admit(self, pod: Document) -> None:
         uid, node = pod["metadata"]["uid"], pod["spec"]["nodeName"]
         with self._lock:
-            if uid in self.given:
+            if uid in self._started:
                 return
             taken = {device for ids in self.given.values() for device in ids}
             free = [device for device in self._devices[node] if device not in taken]
             count, left = _wanted(pod), len(free)
-            chosen = [self._pick(free) for _ in range(count)] if count <= left else []
-            if count <= left:
-                self.given[uid], self.names[uid] = chosen, _name(pod)
-        if count > left:
+            if uid not in self.given and count <= left:
+                self.given[uid], self.names[uid] = [self._pick(free) for _ in range(count)], _name(pod)
+            chosen = self.given.get(uid)
+        if chosen is None:
             self._reject(pod, f"Allocate failed due to no devices free: {count} wanted, {left} left")
         else:
             self._start(pod, chosen)
+            self._started.add(uid)  # not before: where the connection is lost meanwhile, it is done again
 
     def _pick(self, free: list[str]) -> str:
         chosen = self.choose(free) if self.choose is not None else self._random.choice(free)

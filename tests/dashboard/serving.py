@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import uvicorn
 
+from last_turns import leave_nothing_open
 from vramline.scheduler.app import SchedulerApp
 
 __all__ = ["Served", "serve"]
@@ -45,8 +46,12 @@ class Served:
         self._socket.close()
 
     def _run(self) -> None:
-        self._loop.run_until_complete(self._server.serve(sockets=[self._socket]))
+        self._loop.run_until_complete(self._serve())
         self._loop.close()
+
+    async def _serve(self) -> None:
+        await self._server.serve(sockets=[self._socket])
+        await leave_nothing_open()  # uvicorn cancels streams that go on, and does not wait for their end
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from controlplane.plane import ControlPlane
 from controlplane.processes import wait_until
 from e2e.kube_worlds import admin as kube_admin
+from last_turns import leave_nothing_open
 from vramline.kube.certificates import Lifetimes, renew_identity
 from vramline.kube.objects import ObjectKey
 from vramline.kube.webhook_store import WebhookStore
@@ -257,6 +258,7 @@ class Webhook:
             self._server = _Server(configure_server(self._counter, tls))
             self._running.set()
             await self._server.serve(sockets=[self._listener])
+        await leave_nothing_open()
 
 
 class BrokenServer:

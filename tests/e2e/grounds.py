@@ -30,7 +30,7 @@ __all__ = ["CAPACITY", "QUICK", "Chain", "Ground", "ground"]
 CARDS = (9_200, 9_200)
 ASK = 3_000
 CAPACITY = 6
-LEASE_S = 30
+LEASE_S = 15
 """Not lost because the machine is busy; the next start in the same place need not wait for its end."""
 QUICK = {"VRAMLINE_RELEASE_GRACE": "1s", "POD_NAME": "vramline-0"}
 """What a test waits for otherwise takes a minute, and every scheduler is a new start of the same pod."""

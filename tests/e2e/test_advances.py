@@ -92,14 +92,15 @@ def test_a_reservation_ends_when_its_time_is_over_or_its_caller_says_so(
         process = start(plane, stack, "third")
         wait_until(process.leads, "a leader")
 
-        short = process.client.post(ADDRESS, json={**WISH, "ttlSeconds": 1})
-        assert short.json()["node"] == "n2"
+        made = process.client.post(ADDRESS, json=WISH).json()
+        assert made["node"] == "n2"
         assert process.client.post(ADDRESS, json=WISH).status_code == 409
-        wait_until(lambda: listed(process) == [], "its end")
-        token = process.client.post(ADDRESS, json=WISH).json()["token"]
-
-        assert process.client.delete(f"{ADDRESS}/{token}").status_code == 200
+        assert process.client.delete(f"{ADDRESS}/{made['token']}").status_code == 200
         assert listed(process) == []
+
+        assert process.client.post(ADDRESS, json={**WISH, "ttlSeconds": 1}).json()["node"] == "n2"
+        wait_until(lambda: listed(process) == [], "its end")
+        assert process.client.post(ADDRESS, json=WISH).status_code == 201
 
 
 def token_for(admin: httpx.Client, account: str, *, may: bool) -> str:

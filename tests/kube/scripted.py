@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+_TURNS_TO_ACCEPT = 5
 Script = Callable[["Visitor"], Awaitable[None]]
 
 
@@ -46,10 +47,12 @@ class Server:
         self.port = 0
         self._script = script
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Play the script for one connection."""
         self.visits += 1
+        self._writers.append(writer)
         task = asyncio.create_task(self._play(reader, writer))
         self._tasks.add(task)
 
@@ -66,6 +69,8 @@ class Server:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in self._writers:  # a task that is cancelled before its first step has not done it
+            writer.transport.abort()
         await asyncio.sleep(0)
 
 
@@ -78,12 +83,14 @@ async def serving(script: Script) -> AsyncIterator[Server]:
     try:
         yield server
     finally:
+        for _ in range(_TURNS_TO_ACCEPT):  # asyncio drops, unclosed, whom it accepted just before
+            await asyncio.sleep(0)
         listener.close()
         await server.stop()
 
 
 async def until(is_so: Callable[[], bool]) -> None:
     """Let the other side go on until something holds."""
-    async with asyncio.timeout(10.0):
+    async with asyncio.timeout(60.0):
         while not is_so():  # noqa: ASYNC110 — what it waits for knows nothing of events
             await asyncio.sleep(0)

@@ -7,10 +7,10 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from open_sockets import sockets_to
 from vramline.kube.certificates import TlsIdentity, renew_identity
 from vramline.kube.http import Address, Connection, NotSentError, dial
 
@@ -73,7 +73,7 @@ def test_a_dial_that_is_cancelled_at_any_step_leaves_no_socket(
 
     asyncio.run(give_up())
 
-    assert _connections_to(port) == 0
+    assert sockets_to(port) == 0
 
 
 def test_a_dial_that_takes_too_long_leaves_no_socket(identity: TlsIdentity) -> None:
@@ -82,14 +82,4 @@ def test_a_dial_that_takes_too_long_leaves_no_socket(identity: TlsIdentity) -> N
         port = listener.getsockname()[1]
         with pytest.raises(NotSentError, match=r"within 0\.05 s"):
             asyncio.run(dial(Address("127.0.0.1", port), trust, timeout_s=0.05))
-        assert _connections_to(port) == 0
-
-
-def _connections_to(port: int) -> int:
-    """Count the open sockets of this process that lead to a port."""
-    inodes = set()
-    for link in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # the server's end, closed in the meantime
-            inodes.add(str(link.readlink()))
-    lines = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
-    return sum(line[2].endswith(f":{port:04X}") and f"socket:[{line[9]}]" in inodes for line in lines)
+        assert sockets_to(port) == 0

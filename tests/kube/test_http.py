@@ -12,7 +12,7 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 def pool_of(server: Server, clock: Callable[[], float] = lambda: 0.0) -> Pool:
-    return Pool(lambda: dial(Address("127.0.0.1", server.port), None, timeout_s=2.0), clock=clock)
+    return Pool(lambda: dial(Address("127.0.0.1", server.port), None, timeout_s=30.0), clock=clock)
 
 
 def run(script: Script, story: Callable[[Server, Pool], Awaitable[None]]) -> Server:
@@ -54,7 +54,7 @@ def test_calls_at_the_same_time_have_a_connection_each() -> None:
 
 def test_connections_are_not_opened_without_end() -> None:
     async def story(server: Server, _: Pool) -> None:
-        pool = Pool(lambda: dial(Address("127.0.0.1", server.port), None, timeout_s=2.0), limit=2)
+        pool = Pool(lambda: dial(Address("127.0.0.1", server.port), None, timeout_s=30.0), limit=2)
         await asyncio.gather(*(ask(pool) for _ in range(10)))
         pool.close()
 
@@ -97,7 +97,7 @@ def test_pieces_make_one_body() -> None:
         await visitor.leave()
 
     async def story(_: Server, pool: Pool) -> None:
-        answer = await pool.exchange(REQUEST, timeout_s=2.0)
+        answer = await pool.exchange(REQUEST, timeout_s=30.0)
         assert (answer.code, answer.body) == (200, b"abcde")
         assert answer.headers == {"transfer-encoding": "chunked"}
 
@@ -112,7 +112,7 @@ def test_an_interim_answer_is_not_the_answer() -> None:
         await visitor.leave()
 
     async def story(_: Server, pool: Pool) -> None:
-        answer = await pool.exchange(REQUEST, timeout_s=2.0)
+        answer = await pool.exchange(REQUEST, timeout_s=30.0)
         assert (answer.code, answer.body, "x-interim" in answer.headers) == (201, b"made", False)
 
     run(script, story)
@@ -195,7 +195,7 @@ def test_bytes_that_nobody_asked_for_end_the_connection(at_once: bool) -> None:
 
 def test_where_nobody_listens_nothing_is_sent() -> None:
     async def story(server: Server, _: Pool) -> None:
-        pool = Pool(lambda: dial(Address("127.0.0.1", 1), None, timeout_s=2.0))
+        pool = Pool(lambda: dial(Address("127.0.0.1", 1), None, timeout_s=30.0))
         with pytest.raises(NotSentError, match=r"no connection to 127\.0\.0\.1:1"):
             await ask(pool)
         assert server.visits == 0
@@ -218,7 +218,7 @@ def test_a_stream_is_read_while_it_arrives() -> None:
         await visitor.leave()
 
     async def story(_: Server, pool: Pool) -> None:
-        async with pool.stream(REQUEST, timeout_s=2.0) as stream:
+        async with pool.stream(REQUEST, timeout_s=30.0) as stream:
             first = await stream.read(2.0)
             go_on.set()
             assert (stream.code, first, await stream.read(2.0), await stream.read(2.0)) == (
@@ -242,7 +242,7 @@ def test_a_broken_stream_is_told_after_what_has_arrived(stays: bool, message: st
             await visitor.leave()
 
     async def story(_: Server, pool: Pool) -> None:
-        async with pool.stream(REQUEST, timeout_s=2.0) as stream:
+        async with pool.stream(REQUEST, timeout_s=30.0) as stream:
             assert await stream.read(2.0) == b"one"
             with pytest.raises(AnswerLostError, match=message):
                 await stream.read(0.05)
@@ -262,7 +262,7 @@ def test_a_slow_reader_slows_the_server_down() -> None:
         await visitor.leave()
 
     async def story(_: Server, pool: Pool) -> None:
-        async with pool.stream(REQUEST, timeout_s=2.0) as stream:
+        async with pool.stream(REQUEST, timeout_s=30.0) as stream:
             await until(lambda: stream._connection._paused)
             assert stream._reply.size < 4 << 20
             total = 0

@@ -70,7 +70,7 @@ class World:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 — what is waited for says nothing
             await asyncio.sleep(0.001)
 

@@ -29,14 +29,15 @@ async def serve_pages(listener: socket.socket, pages: dict[str, Callable[[], Pag
     """Answer GET for each path, one request a connection."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(
-            OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError
-        ):
+        try:
             async with asyncio.timeout(_REQUEST_S):
                 head = await reader.readuntil(b"\r\n\r\n")
                 writer.write(_write(_choose(head, pages)))
                 await writer.drain()
-        writer.close()
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # late, gone, or no HTTP
+        finally:
+            writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
 

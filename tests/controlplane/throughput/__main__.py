@@ -1,8 +1,9 @@
 """`make bench-cluster`: throughput of a real kube-scheduler alone, with an idle extender, and with Vramline.
 
 All in one run, same nodes, same pods, same profile (`percentageOfNodesToScore: 100`). The pods are there
-before their scheduler starts; the clock runs from the tenth part of them to the last. CPU time per pod is
-that of the same stretch, and is the figure that carries over to other machines.
+before their scheduler starts, or with `--burst` come all at once while it runs; the clock runs from the tenth
+part of them to the last. CPU time per pod is that of the same stretch, and is the figure that carries over to
+other machines.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import contextlib
 import statistics
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,9 @@ from controlplane.throughput.watching import Progress, watch_pods
 from controlplane.vramline import apply_crds, extender_configuration, run_scheduler
 
 ALONE, IDLE, VRAMLINE = "kube-scheduler alone", "do-nothing extender", "Vramline"
-CASES = (ALONE, IDLE, VRAMLINE)
+UNHINTED = "Vramline, no hints"
+CASES = (ALONE, IDLE, UNHINTED, VRAMLINE)
+USUAL = (ALONE, IDLE, VRAMLINE)
 BATCHES = {100: 1_000, 1_000: 1_000, 5_000: 300}
 WANTED = 0.7
 """Of the do-nothing extender's throughput."""
@@ -42,6 +46,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """CPU time per pod."""
     extender_ms: float | None
     apiserver_ms: float
+    etcd_ms: float
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +72,10 @@ def main() -> int:
             _tell(f"{nodes} nodes: creating them")
             add_nodes(plane.folder / "admin.kubeconfig", nodes)
             rounds = [
-                [_measure(plane, admin, case, nodes=nodes, pods=pods, turn=turn) for case in options.cases]
+                [
+                    _measure(plane, admin, case, Batch(nodes, pods, turn, options.burst))
+                    for case in options.cases
+                ]
                 for turn in range(options.rounds)
             ]
         figures += [_median(list(same)) for same in zip(*rounds, strict=True)]
@@ -83,37 +91,54 @@ def _read_options() -> argparse.Namespace:
     parser.add_argument("--nodes", type=int, nargs="+", default=list(BATCHES), help="sizes to measure")
     parser.add_argument("--pods", type=int, help="pods a batch (default: 1,000; 300 from 5,000 nodes on)")
     parser.add_argument("--rounds", type=int, default=1, help="times; the median of each figure counts")
-    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(USUAL), help="what to compare")
+    parser.add_argument("--burst", action="store_true", help="create the pods while kube-scheduler runs")
     parser.add_argument("--json", type=Path, help="file for the figures")
     return parser.parse_args()
 
 
-def _measure(
-    plane: ControlPlane, admin: httpx.Client, case: str, *, nodes: int, pods: int, turn: int
-) -> Figures:
-    namespace = f"batch-{CASES.index(case)}-{turn}"
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What is scheduled in one go."""
+
+    nodes: int
+    pods: int
+    turn: int
+    is_burst: bool
+
+
+def _measure(plane: ControlPlane, admin: httpx.Client, case: str, batch: Batch) -> Figures:
+    namespace = f"batch-{CASES.index(case)}-{batch.turn}"
     kubeconfig = plane.folder / "admin.kubeconfig"
     admin.post("/api/v1/namespaces", json={"metadata": {"name": namespace}}).raise_for_status()
-    add_pods(kubeconfig, namespace, pods, scheduler="vramline")
+
+    def create() -> None:
+        add_pods(kubeconfig, namespace, batch.pods, scheduler="vramline")
+
+    if not batch.is_burst:
+        create()
     with _extender(plane, case, namespace) as (configuration, extender):
         before = len(plane.children)
 
         def processes() -> dict[str, Child]:
-            found = {"apiserver": next(c for c in plane.children if c.name == "kube-apiserver")}
+            names = {"kube-apiserver": "apiserver", "etcd": "etcd"}
+            found = {names[child.name]: child for child in plane.children if child.name in names}
             if len(plane.children) > before:
                 found["scheduler"] = plane.children[before]
             return found | ({} if extender is None else {"extender": extender})
 
-        progress = Progress(pods, processes)
+        progress = Progress(batch.pods, processes)
         watch = watch_pods(kubeconfig, namespace, progress)
         scheduler = plane.start_scheduler(configuration)
+        if batch.is_burst:
+            create()
         progress.wait(_PATIENCE_S)
         watch.join()
         scheduler.stop()
         plane.children.remove(scheduler)
     remove_pods(admin, namespace)
-    figures = _figures(progress, case, nodes)
-    _tell(f"{nodes} nodes, {case}: {figures.pods_per_s} pods/s")
+    figures = _figures(progress, case, batch.nodes)
+    _tell(f"{batch.nodes} nodes, {case}: {figures.pods_per_s} pods/s")
     return figures
 
 
@@ -124,8 +149,9 @@ def _extender(plane: ControlPlane, case: str, name: str) -> Iterator[tuple[dict[
         ignored = {"name": "NodeResourcesFit", "args": {"ignoredResources": ["vramline.io/managed"]}}
         profile = {"schedulerName": "vramline", "pluginConfig": [ignored]}
         yield {"percentageOfNodesToScore": 100, "profiles": [profile]}, None
-    elif case == VRAMLINE:
-        with run_scheduler(plane, name=f"vramline-{name}") as process:
+    elif case in {VRAMLINE, UNHINTED}:
+        options = ["--nominate-ahead", "never"] if case == UNHINTED else []
+        with run_scheduler(plane, name=f"vramline-{name}", options=options) as process:
             wait_until(lambda: process.client.get("/readyz").is_success, "Vramline to know all nodes")
             yield extender_configuration(process.port), process.child
     else:
@@ -164,6 +190,7 @@ def _figures(progress: Progress, case: str, nodes: int) -> Figures:
         scheduler_ms=cpu_ms["scheduler"],
         extender_ms=cpu_ms.get("extender"),
         apiserver_ms=cpu_ms["apiserver"],
+        etcd_ms=cpu_ms["etcd"],
     )
 
 
@@ -172,7 +199,7 @@ def _median(same: list[Figures]) -> Figures:
         values = [getattr(figures, field) for figures in same]
         return None if None in values else round(statistics.median(values), 2)
 
-    names = ("pods_per_s", "scheduler_ms", "extender_ms", "apiserver_ms")
+    names = ("pods_per_s", "scheduler_ms", "extender_ms", "apiserver_ms", "etcd_ms")
     return msgspec.structs.replace(same[0], **{name: middle(name) for name in names})
 
 
@@ -186,10 +213,10 @@ def _ratios(figures: list[Figures]) -> dict[int, float]:
 
 
 def _show(report: Report) -> None:
-    head = ("nodes", "pods", "", "pods/s", "scheduler", "extender", "API server")
+    head = ("nodes", "pods", "", "pods/s", "scheduler", "extender", "API server", "etcd")
     _row(*head)
     for each in report.figures:
-        costs = (each.scheduler_ms, each.extender_ms, each.apiserver_ms)
+        costs = (each.scheduler_ms, each.extender_ms, each.apiserver_ms, each.etcd_ms)
         shown = ("-" if cost is None else f"{cost:.1f} ms" for cost in costs)
         _row(f"{each.nodes:,}", f"{each.pods:,}", each.case, f"{each.pods_per_s:.1f}", *shown)
     for nodes, ratio in report.ratios.items():

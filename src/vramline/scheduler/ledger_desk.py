@@ -2,7 +2,7 @@
 
 Forty pods bound to one node at once do not fight over forty versions: while one write is under way the
 others collect, and the next write carries them all. A write that follows another one closely waits a moment
-for company: an API server needs longer to store a ledger the more claims are in it.
+for company, the longer the more came together last: a write costs an API server about as much as a binding.
 """
 
 import asyncio
@@ -17,6 +17,8 @@ from vramline.scheduler.store import Conflict, Refused, Store, Unclear, Written
 from vramline.wire.ledger_v1alpha1 import GpuLedger
 
 __all__ = ["LedgerDesk", "Lost"]
+
+_LONGEST_APART_S = 0.2
 
 
 class Lost(msgspec.Struct, frozen=True):
@@ -39,7 +41,7 @@ class LedgerDesk:
     def __init__(
         self, live: LiveState, store: Store, epoch: Callable[[], int | None], *, apart_s: float
     ) -> None:
-        """`apart_s`: from the start of one write of a ledger to the next; who comes alone never waits."""
+        """`apart_s`: from the start of a write to the next, times the changes in it; who is alone never waits."""
         self._apart_s = apart_s
         self._live = live
         self._store = store
@@ -80,8 +82,9 @@ class LedgerDesk:
         loop = asyncio.get_running_loop()
         if (rest_s := self._next_at.get(node, 0.0) - loop.time()) > 0:
             await asyncio.sleep(rest_s)
-        self._next_at[node] = loop.time() + self._apart_s
-        return await self._write_collected(node, self._collecting.pop(node))
+        changes = self._collecting.pop(node)
+        self._next_at[node] = loop.time() + min(self._apart_s * len(changes), _LONGEST_APART_S)
+        return await self._write_collected(node, changes)
 
     async def _write_collected(self, node: str, changes: list[_Change]) -> list[Written | Lost]:
         """Write the changes that still hold, and without what is over.

@@ -169,6 +169,20 @@ def test_age_is_bounded() -> None:
     with_archive("", act, bounds=ArchiveBounds(8 * MIB, 100.0), now=1_000.0)
 
 
+def test_a_burst_is_put_into_words_after_it() -> None:
+    read: list[str] = []
+
+    async def act(archive: Archive) -> None:
+        for number in range(30):
+            record = a_bound(f"ns/p{number}", at=10.0 + number, number=number + 1)
+            archive.keep_decision(lambda record=record: read.append(record.pod) or record)  # type: ignore[misc, func-returns-value]
+        await archive.flush(words_s=0.0)
+        assert not read
+        assert len(await archive.decisions()) == 30  # who asks gets all of it
+
+    with_archive("", act)
+
+
 def test_what_waits_to_be_written_is_bounded_too() -> None:
     archive = Archive()
     record = a_bound("ns/a", at=1.0)

@@ -41,7 +41,7 @@ class LedgerDesk:
     def __init__(
         self, live: LiveState, store: Store, epoch: Callable[[], int | None], *, apart_s: float
     ) -> None:
-        """`apart_s`: from the start of a write to the next, times the changes in it; who is alone never waits."""
+        """`apart_s`: to the next write from the start of one, times its changes; who is alone never waits."""
         self._apart_s = apart_s
         self._live = live
         self._store = store

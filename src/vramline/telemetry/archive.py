@@ -26,7 +26,11 @@ T = TypeVar("T")
 
 _EVERY_S = 1.0
 _WORDS_S = 0.05
-"""Seconds of every second that may go into finding words: a burst of pods is written down after it."""
+"""Seconds of every second that may go into finding words."""
+_BURST = 20
+"""More decisions than this in a second are a burst, which is written down after it…"""
+_PATIENCE = 10
+"""…but not later than after so many seconds."""
 _MOST_WAITING = 10_000
 """Decisions, and card rows, that wait to be written; beyond that the oldest are lost."""
 _AGAIN_S = 600.0
@@ -53,6 +57,7 @@ class Archive:
         self._on_reopened: Callable[[int], None] = lambda _: None
         self._path, self._bounds, self._clock = path, bounds or ArchiveBounds(), clock
         self._decisions: deque[Callable[[], DecisionRecord]] = deque()
+        self._taken = 0
         self._rows: deque[CardRow] = deque()
         self._events: deque[CardEvent] = deque()
         self._told: OrderedDict[tuple[str, str], float] = OrderedDict()
@@ -82,6 +87,7 @@ class Archive:
     def keep_decision(self, read: Callable[[], DecisionRecord]) -> None:
         """Take a decision, or how to put it into words later; never waits, never fails."""
         self._decisions.append(read)
+        self._taken += 1
         if len(self._decisions) > _MOST_WAITING:
             self._decisions.popleft()
             self.lost += 1
@@ -96,15 +102,18 @@ class Archive:
                 self.lost += 1
 
     async def run(self) -> None:
-        """Write what was taken, once a second until cancelled."""
+        """Write what was taken, once a second until cancelled; whoever schedules pods comes first."""
+        busy = 0
         while True:
+            before = self._taken
             await asyncio.sleep(_EVERY_S)
-            await self.flush()
+            busy = busy + 1 if self._taken - before > _BURST else 0
+            await self.flush(0.0 if 0 < busy <= _PATIENCE else _WORDS_S)
 
-    async def flush(self) -> None:
-        """Write what was taken so far, as far as words are found for it in little time."""
+    async def flush(self, words_s: float = _WORDS_S) -> None:
+        """Write what was taken so far, as far as words are found for it in `words_s` seconds."""
         async with self._turn:
-            decisions = await self._find_words(_WORDS_S)
+            decisions = await self._find_words(words_s)
             rows, events = list(self._rows), list(self._events)
             self._rows.clear()
             self._events.clear()

@@ -25,7 +25,7 @@ demo: $(STAMP)  ## run the embedded cluster (ARGS=--once plays the five stories 
 	@$(BIN)/vramline demo $(ARGS)
 
 test: check controlplane-if-possible browser  ## lint, types, import contracts, and the whole test suite
-	@$(BIN)/python -m pytest -q -n auto --dist loadfile $(ARGS)
+	@$(BIN)/python tools/run_tests.py $(ARGS)
 
 test-cluster: $(STAMP) controlplane  ## the end-to-end tests alone, against a real control plane (K8S=1.30.14: of that version)
 	@CONTROLPLANE_REQUIRED=1 $(BIN)/python -m pytest -q tests/e2e $(ARGS)

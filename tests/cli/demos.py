@@ -24,8 +24,11 @@ def running_demo(
         encoding="utf-8",
     ) as process:
         assert process.stdout is not None
-        found = re.search(r"serving (http://\S+)", process.stdout.readline())
-        assert found is not None
+        said = process.stdout.readline()
+        found = re.search(r"serving (http://\S+)", said)
+        if found is None:
+            process.kill()
+            raise AssertionError(f"the demo says {said!r} {process.communicate()}")
         try:
             yield process, found[1]
         finally:

@@ -16,10 +16,10 @@ from vramline.cli.main import main
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 def test_a_signal_stops_the_demo_without_a_word_of_complaint(number: signal.Signals) -> None:
     with running_demo("--speed", "20") as (process, address):
-        assert httpx.get(f"{address}/readyz", trust_env=False).json()["gpus"] == 8
+        assert httpx.get(f"{address}/readyz", trust_env=False, timeout=60.0).json()["gpus"] == 8
 
         process.send_signal(number)
-        output, complaints = process.communicate(timeout=30)
+        output, complaints = process.communicate(timeout=60)
 
     assert (process.returncode, complaints) == (0, "")
     assert output.rstrip().endswith("stopped")
@@ -41,14 +41,16 @@ def test_a_pod_of_an_earlier_run_is_still_explained(tmp_path: Path) -> None:
     with running_demo("--quiet", "--speed", "20", *config) as (process, address):
         bound: list[str] = []
         while not bound:
-            found = httpx.get(f"{address}/api/v1/decisions", trust_env=False).json()["decisions"]
+            found = httpx.get(f"{address}/api/v1/decisions", trust_env=False, timeout=60.0).json()[
+                "decisions"
+            ]
             bound = [record["pod"] for record in found if record["outcome"] == "Bound"]
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
 
     with running_demo("--quiet", "--seed", "2", *config) as (_, address):
-        story = httpx.get(f"{address}/api/v1/pods/{bound[0]}", trust_env=False).json()
-        state = httpx.get(f"{address}/api/v1/history", trust_env=False).json()["history"]
+        story = httpx.get(f"{address}/api/v1/pods/{bound[0]}", trust_env=False, timeout=60.0).json()
+        state = httpx.get(f"{address}/api/v1/history", trust_env=False, timeout=60.0).json()["history"]
 
     assert story["decision"]["node"] is not None
     assert state["where"] == str(tmp_path / "history.db")
@@ -56,10 +58,10 @@ def test_a_pod_of_an_earlier_run_is_still_explained(tmp_path: Path) -> None:
 
 def test_a_quiet_demo_says_nothing_more() -> None:
     with running_demo("--quiet", "--speed", "50") as (process, address):
-        while not httpx.get(f"{address}/api/v1/decisions", trust_env=False).json()["decisions"]:
+        while not httpx.get(f"{address}/api/v1/decisions", trust_env=False, timeout=60.0).json()["decisions"]:
             pass
         process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=30)
+        output, _ = process.communicate(timeout=60)
 
     assert "bound" not in output
 
@@ -82,7 +84,7 @@ def test_a_busy_port_is_one_line_that_names_it_and_the_flag() -> None:
 
 def test_once_plays_the_five_stories_and_exits_well() -> None:
     done = subprocess.run(
-        [*COMMAND, "--once"], capture_output=True, encoding="utf-8", check=False, timeout=60
+        [*COMMAND, "--once"], capture_output=True, encoding="utf-8", check=False, timeout=180
     )
 
     assert (done.returncode, done.stderr) == (0, "")

@@ -5,13 +5,15 @@ import re
 from collections.abc import Callable, Coroutine, Iterator
 
 import pytest
+from textual.geometry import Region
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, Static
 
 from cli.demos import running_demo
+from vramline.bench.ports import free_port
 from vramline.cli.client import Client
 from vramline.cli.main import main
-from vramline.cli.top_view import TopView, take_picture
+from vramline.cli.top_view import Picture, TopView, take_picture
 
 WAIT_S = 60.0
 
@@ -58,9 +60,9 @@ def play(address: str, act: Act, size: tuple[int, int] = (150, 45)) -> None:
 def test_gpus_pods_and_an_explanation_are_on_the_screen(address: str) -> None:
     async def act(view: TopView, pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "asks" in words_in(view, "#story"), "a pod is explained")
+        await until(pilot, lambda: view._chosen in words_in(view, "#story"), "it is the chosen one")
         assert re.search(r"4 nodes +8 GPUs .* pods wait", words_in(view, "#head"))
         assert "GPU-h100-010" in words_in(view, "#cards")
-        assert rows_of(view)[0][0].partition(" ")[0] in words_in(view, "#story")
 
     play(address, act)
 
@@ -107,8 +109,8 @@ def test_keys_show_nodes_filter_and_pause(address: str) -> None:
 
         await pilot.press("space")
         await until(pilot, lambda: "PAUSED" in words_in(view, "#head"), "it says so")
-        await pilot.pause(0.5)
         picture = view._picture
+        view._take(Picture())  # what was asked for before, and comes only now
         await pilot.pause(0.6)
         assert view._picture is picture
 
@@ -118,10 +120,15 @@ def test_keys_show_nodes_filter_and_pause(address: str) -> None:
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (220, 60)], ids=["tiny", "usual", "large"])
 def test_every_size_of_terminal_has_room_for_all_parts(address: str, size: tuple[int, int]) -> None:
     async def act(view: TopView, pilot: Pilot[None]) -> None:
-        await pilot.pause(0.3)
-        pods, why = view.query_one("#pods").region, view.query_one("#why").region
-        beside = size[0] >= 110
-        assert (pods.y == why.y) is beside
+        def parts() -> tuple[Region, Region]:
+            return view.query_one("#pods").region, view.query_one("#why").region
+
+        def are_beside() -> bool:
+            pods, why = parts()
+            return pods.y == why.y
+
+        await until(pilot, lambda: are_beside() is (size[0] >= 110), "its layout")
+        pods, why = parts()
         assert all(part.right <= size[0] and part.bottom <= size[1] for part in (pods, why))
         assert pods.height > 1
 
@@ -130,7 +137,11 @@ def test_every_size_of_terminal_has_room_for_all_parts(address: str, size: tuple
 
 def test_a_server_that_goes_and_comes_back() -> None:
     async def live() -> None:
-        with running_demo("--quiet", "--speed", "10") as (process, found), Client(found) as source:
+        listen = f"127.0.0.1:{free_port()}"  # nobody else's while the demo is away
+        with (
+            running_demo("--quiet", "--speed", "10", listen=listen) as (process, found),
+            Client(found) as source,
+        ):
             view = TopView(source, every_s=0.5)
             async with view.run_test(size=(120, 40)) as pilot:
                 await until(pilot, lambda: bool(rows_of(view)), "pods are listed")
@@ -139,7 +150,7 @@ def test_a_server_that_goes_and_comes_back() -> None:
                 await until(pilot, lambda: "disconnected" in words_in(view, "#head"), "it says so")
                 assert "last seen" in words_in(view, "#head")
                 assert rows_of(view)
-                with running_demo("--quiet", listen=found.removeprefix("http://")):
+                with running_demo("--quiet", listen=listen):
                     await until(pilot, lambda: "pods wait" in words_in(view, "#head"), "it is back")
 
     asyncio.run(live())

@@ -216,6 +216,8 @@ class TopView(App[None]):
             self._now.clear()
 
     def _take(self, picture: Picture) -> None:
+        if self._paused and self._seen_at is not None:
+            return  # it was asked for before the pause
         if picture.problem:
             # What was seen last stays on the screen, with its age in the first line.
             self._picture = msgspec.structs.replace(self._picture, problem=picture.problem)

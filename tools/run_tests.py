@@ -6,35 +6,42 @@ nothing beside them, and named: a test that needs its second try is a defect to 
 is final at once.
 """
 
-import json
 import subprocess
 import sys
-from pathlib import Path
+
+import pytest
 
 _REAL_PROCESSES = ("tests/e2e/", "tests/realnode/", "tests/dashboard/", "tests/bench/")
 _MOST = 3
-_FAILED = Path(".pytest_cache/v/cache/lastfailed")
+
+
+class _Failures:
+    """Notes which tests fail."""
+
+    def __init__(self) -> None:
+        self.tests: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and report.nodeid not in self.tests:
+            self.tests.append(report.nodeid)
 
 
 def main() -> int:
     """Run the suite with the arguments given."""
-    _FAILED.unlink(missing_ok=True)
-    code = _pytest("-n", "auto", "--dist", "loadfile", *sys.argv[1:])
-    failed = list(json.loads(_FAILED.read_text())) if _FAILED.is_file() else []
+    failures = _Failures()
+    code = int(pytest.main(["-q", "-n", "auto", "--dist", "loadfile", *sys.argv[1:]], plugins=[failures]))
+    failed = failures.tests
     if code != 1 or not 0 < len(failed) <= _MOST:
         return code
     if not all(test.startswith(_REAL_PROCESSES) for test in failed):
         return code
     names = "\n".join(f"  {test}" for test in failed)
     print(f"failed beside others; a second try, alone:\n{names}", flush=True)  # noqa: T201 — a program's output
-    code = _pytest("-p", "no:xdist", *failed)
+    again = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", *failed]
+    code = subprocess.run(again, check=False).returncode  # noqa: S603
     if code == 0:
         print(f"UNSTEADY, passed only alone; mend them:\n{names}", flush=True)  # noqa: T201
     return code
-
-
-def _pytest(*arguments: str) -> int:
-    return subprocess.run([sys.executable, "-m", "pytest", "-q", *arguments], check=False).returncode  # noqa: S603
 
 
 if __name__ == "__main__":

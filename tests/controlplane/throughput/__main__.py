@@ -150,7 +150,7 @@ def _extender(plane: ControlPlane, case: str, name: str) -> Iterator[tuple[dict[
         profile = {"schedulerName": "vramline", "pluginConfig": [ignored]}
         yield {"percentageOfNodesToScore": 100, "profiles": [profile]}, None
     elif case in {VRAMLINE, UNHINTED}:
-        options = ["--nominate-ahead", "never"] if case == UNHINTED else []
+        options = ["--nominate-ahead", "off"] if case == UNHINTED else []
         with run_scheduler(plane, name=f"vramline-{name}", options=options) as process:
             wait_until(lambda: process.client.get("/readyz").is_success, "Vramline to know all nodes")
             yield extender_configuration(process.port), process.child

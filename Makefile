@@ -30,9 +30,10 @@ test: check controlplane-if-possible browser  ## lint, types, import contracts, 
 test-cluster: $(STAMP) controlplane  ## the end-to-end tests alone, against a real control plane (K8S=1.30.14: of that version)
 	@CONTROLPLANE_REQUIRED=1 $(BIN)/python -m pytest -q tests/e2e $(ARGS)
 
-soak: $(STAMP) controlplane  ## 10,000 placements against the truth, and kill the scheduler twenty times at every point, a hundred deployments at once (ARGS for pytest)
+soak: $(STAMP) controlplane  ## 10,000 placements against the truth, and kill the scheduler twenty times at every point, 500 pods on 200 nodes with reservations, a hundred deployments at once (ARGS for pytest)
 	@PLACEMENTS=10000 $(BIN)/python -m pytest -q -s tests/property/test_true_memory.py $(ARGS)
 	@CONTROLPLANE_REQUIRED=1 KILLS=20 $(BIN)/python -m pytest -q tests/e2e/test_kills.py tests/e2e/test_reservation_kills.py $(ARGS)
+	@CONTROLPLANE_REQUIRED=1 RESERVATION_NODES=200 RESERVATION_PODS=500 $(BIN)/python -m pytest -q -s tests/e2e/test_reservation_scale.py $(ARGS)
 	@CONTROLPLANE_REQUIRED=1 DEPLOYS=100 $(BIN)/python -m pytest -q tests/e2e/test_deploy.py $(ARGS)
 	@ROUNDS=7200 $(BIN)/python -m pytest -q tests/dashboard/test_scale.py $(ARGS)
 

@@ -75,7 +75,7 @@ def time_of_bind(vramline: VramlineProcess, share: float) -> float:
 
 
 def has_come(moment: float) -> bool:
-    return time.monotonic() >= moment
+    return bool(time.monotonic() >= moment)
 
 
 def how_many_wait(world: World) -> int:
@@ -85,7 +85,7 @@ def how_many_wait(world: World) -> int:
 
 def are_recorded(world: World) -> bool:
     items = world.admin.get(REQUESTS).json()["items"]
-    return sum(each["status"]["phase"] == "Succeeded" for each in items) == PODS
+    return len([each for each in items if each["status"]["phase"] == "Succeeded"]) == PODS
 
 
 def test_all_pods_get_cards_that_are_held_and_what_it_cost_is_printed(

@@ -1,7 +1,7 @@
 """Before a pod shares a card, the card is taken out of kubelet's hands.
 
-    claim ──▶ BindRequest ──▶ reservation pod ──▶ the card that kubelet gave ──▶ Binding ──▶ BindRequest
-    (ledger)    Pending         if there is none       another one: the claim moves            Succeeded
+    BindRequest ──▶ reservation pod ──▶ the card that kubelet gave ──▶ claim ──▶ Binding ──▶ BindRequest
+      Pending         if there is none       another one: the plan moves  (ledger)             Succeeded
 
 Where all cards are held already there is nothing to wait for, and the claim in the ledger is all the intent
 that a successor needs: the BindRequest is then written once, with its end. A successor that takes such a

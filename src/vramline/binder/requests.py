@@ -65,8 +65,9 @@ class Requests:
 
     async def open(self, pod: Pod, placement: Placement) -> str:
         """Store the intent before anything has to be waited for; return what went wrong, if anything did."""
-        if pod.uid in self._open:
+        if pod.uid in self._open and self.is_pending(pod):
             return ""
+        self._open.discard(pod.uid)
         problem = await self._write(pod, placement, BindPhase.PENDING, "")
         if not problem:
             self._open.add(pod.uid)

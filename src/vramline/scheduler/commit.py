@@ -28,10 +28,9 @@ from vramline.model.cluster import BindOutcome
 from vramline.model.decision import Decision, Placement
 from vramline.model.fleet import Fleet
 from vramline.model.holding import CardHolder
-from vramline.model.ledger import Reservation
 from vramline.model.pod import GpuShare, Pod
 from vramline.scheduler.eyes import Eyes
-from vramline.scheduler.following_cards import find_cards
+from vramline.scheduler.following_cards import Planned, find_cards
 from vramline.scheduler.hami_nodes import annotations_for_hami, why_hami_waits
 from vramline.scheduler.ledger_desk import LedgerDesk, Lost
 from vramline.scheduler.live import LiveState
@@ -87,6 +86,14 @@ class Committer:
 
     async def bind(self, pod_uid: str, node: str) -> BindOutcome:
         """Claim cards of `node` for a pod and bind it, or say why not: both are stored, or the claim goes."""
+        begun: list[tuple[Pod, Placement]] = []
+        outcome = await self._attempt(pod_uid, node, begun)
+        if begun and self.holder is not None and self.leads():
+            await self.holder.finish(*begun[-1], outcome.refused)
+        return outcome
+
+    async def _attempt(self, pod_uid: str, node: str, begun: list[tuple[Pod, Placement]]) -> BindOutcome:
+        """Try it; what is to be recorded as begun is added to `begun`."""
         lost = Lost("", retry=True)
         for _ in range(_PLANS):
             unsteady = await self._prepare(pod_uid, node)
@@ -96,17 +103,23 @@ class Committer:
             pod = self._live.pods[pod_uid]
             if self._live.nodes_promised_to(pod_uid):
                 continue  # it could not be taken back
-            version = self._live.version_of(pod_uid)
-            planned = self._plan(pod, node)
+            planned, uuids = self._plan(pod, node), dict[str, str]()
             if isinstance(planned, BindOutcome):
                 return planned
-            placement, reservation = planned
-            self._live.hold(reservation)
+            self._live.hold(planned[1])
             try:
-                taken = self._live.taken_over_by(pod_uid)
-                written = await self.desk.write(node, add=reservation.claims, remove=taken)
+                if self.holder is not None and self.holder.holds_for(pod, node):
+                    begun.append((pod, planned[0]))
+                    found = await find_cards(self._live, self.holder, pod, planned)
+                    if isinstance(found, str):
+                        return BindOutcome(found)
+                    planned, uuids = found
+                version, taken = self._live.version_of(pod_uid), self._live.taken_over_by(pod_uid)
+                written = await self.desk.write(node, add=planned[1].claims, remove=taken)
                 if isinstance(written, Written):
-                    return await self._keep(pod, placement, version, written.ledger)
+                    begun.append((pod, planned[0]))
+                    told = self._tell(pod, planned[0], uuids)
+                    return await self._bind(_binding(pod, planned[0], version, written.ledger, told), pod)
             finally:
                 self._live.end_hold(pod_uid)
             lost = written
@@ -116,21 +129,10 @@ class Committer:
             f"the ledger of {node} was not written: {lost.detail or 'an earlier promise stands'}"
         )
 
-    async def _keep(self, pod: Pod, placement: Placement, version: str, ledger: GpuLedger) -> BindOutcome:
-        """Keep a promise that is stored: have the cards held where they must be, and write the binding."""
-        holder, uuids = self.holder, dict[str, str]()
-        if holder is not None and holder.holds_for(pod, placement.node):
-            found = await find_cards(self._live, self.desk, holder, pod, (placement, ledger))
-            if isinstance(found, BindOutcome):
-                await holder.finish(pod, placement, found.refused)
-                return found
-            placement, ledger, uuids = found
+    def _tell(self, pod: Pod, placement: Placement, uuids: dict[str, str]) -> dict[str, str]:
+        """Return what a binding tells containers and other readers."""
         told = annotations_for_hami(self._live, pod, placement)
-        told |= self.telling.about(self._live.fleet, pod, placement, uuids)
-        outcome = await self._bind(_binding(pod, placement, version, ledger, told), pod)
-        if holder is not None:
-            await holder.finish(pod, placement, outcome.refused)
-        return outcome
+        return told | self.telling.about(self._live.fleet, pod, placement, uuids)
 
     async def meet(self, namespace: str, name: str) -> None:
         """Read a pod from the API server, if it is there."""
@@ -216,7 +218,7 @@ class Committer:
             return f"no node {node}"
         return why_hami_waits(self._live, pod, node)
 
-    def _plan(self, pod: Pod, node: str) -> tuple[Placement, Reservation] | BindOutcome:
+    def _plan(self, pod: Pod, node: str) -> Planned | BindOutcome:
         """Choose cards of a node, or say why none will do."""
         fleet, decision = self._decide_on(pod, node)
         if decision.placement is None:

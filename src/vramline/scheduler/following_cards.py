@@ -1,7 +1,8 @@
 """The claim follows the card: kubelet may give another one than was planned.
 
-Until the binding is written nobody relies on the planned card, so the claim moves to one that is held, in
-one write of the ledger, if the ask fits there by every rule. Both cards stay held meanwhile.
+What is planned is held in this process alone until the cards are out of kubelet's hands, and only then
+stored. So whichever cards kubelet gives, the ledger is written once, after the ask was found to fit there by
+every rule.
 """
 
 from collections.abc import Mapping
@@ -11,51 +12,48 @@ import msgspec
 from vramline.decide.engine import decide
 from vramline.decide.reserve import reservation_of
 from vramline.model.ask import Ask
-from vramline.model.cluster import BindOutcome
 from vramline.model.decision import Decision, Placement
 from vramline.model.holding import CardHolder, Changed, Elsewhere, Held, NotHeld
 from vramline.model.ledger import Reservation
 from vramline.model.pod import Pod
-from vramline.scheduler.ledger_desk import LedgerDesk, Lost
 from vramline.scheduler.live import LiveState
-from vramline.wire.ledger_v1alpha1 import GpuLedger
 
-__all__ = ["decide_among_cards", "find_cards"]
+__all__ = ["Planned", "decide_among_cards", "find_cards"]
 
-Found = tuple[Placement, GpuLedger, dict[str, str]]
-"""Where the pod goes, the ledger that says so, and what its containers are to see."""
+Planned = tuple[Placement, Reservation]
+"""Where the pod goes, and what it is to claim there."""
 
 
 async def find_cards(
-    live: LiveState, desk: LedgerDesk, holder: CardHolder, pod: Pod, promise: tuple[Placement, GpuLedger]
-) -> Found | BindOutcome:
-    """Have the promised cards held, or others of the node that do as well; else take the promise back."""
-    placement, ledger = promise
-    name, until = placement.node, holder.deadline()
+    live: LiveState, holder: CardHolder, pod: Pod, planned: Planned
+) -> tuple[Planned, dict[str, str]] | str:
+    """Have the planned cards held, or others of the node that do as well; or say why there are none.
+
+    Returns also what the containers are to see of each card. The pod holds in `live` what is returned.
+    """
+    placement, reservation = planned
+    name, until, epoch = placement.node, holder.deadline(), reservation.claims[0].epoch
     node = live.fleet.node(name)
-    refused = f"kubelet on {name} gave no card that {pod.key} could use"
     for _ in range(2 * (1 + (len(node.gpus) if node is not None else 0))):
         answer = await holder.hold(pod, placement, until=until)
         if isinstance(answer, Held):
-            return placement, ledger, answer.uuids
+            return planned, answer.uuids
         if isinstance(answer, NotHeld):
-            refused = answer.why
-            break
+            return answer.why
+        if live.nodes_promised_to(pod.uid):
+            return f"another leader has promised cards to {pod.key}"
         held = holder.held_on(name)
         decision = decide_among_cards(
             live, pod, name, None if isinstance(answer, Changed) else frozenset(held)
         )
-        if decision is not None and _uses_only(decision, held):
-            moved = await _move(live, desk, decision, ledger.epoch)
-            if isinstance(moved, GpuLedger) and decision.placement is not None:
-                return decision.placement, moved, held
-            refused = f"the ledger of {name} was not written"
-            break
+        if decision is not None and decision.placement is not None and _uses_only(decision, held):
+            moved = reservation_of(decision, epoch=epoch)
+            live.end_hold(pod.uid)
+            live.hold(moved)
+            return (decision.placement, moved), held
         if isinstance(answer, Elsewhere) and answer.final:
-            refused = answer.final
-            break
-    await desk.write(name, remove=[pod.uid])
-    return BindOutcome(refused)
+            return answer.final
+    return f"kubelet on {name} gave no card that {pod.key} could use"
 
 
 def _uses_only(decision: Decision, held: Mapping[str, str]) -> bool:
@@ -79,20 +77,3 @@ def decide_among_cards(live: LiveState, pod: Pod, node: str, cards: frozenset[st
 def _among(ask: Ask, cards: frozenset[str]) -> Ask:
     constraints = msgspec.structs.replace(ask.constraints, use_uuids=tuple(sorted(cards)))
     return msgspec.structs.replace(ask, constraints=constraints)
-
-
-async def _move(live: LiveState, desk: LedgerDesk, decision: Decision, epoch: int) -> GpuLedger | Lost:
-    """Move a promise in one write."""
-    reservation = reservation_of(decision, epoch=epoch)
-    _hold_instead(live, reservation)
-    written = await desk.write(reservation.node, remove=[decision.ask.pod_uid], add=reservation.claims)
-    return written if isinstance(written, Lost) else written.ledger
-
-
-def _hold_instead(live: LiveState, reservation: Reservation) -> None:
-    """Hold other cards for a pod; the former stay held until the change is stored."""
-    before = live.fleet.remove_claims(reservation.claims[0].pod_uid)
-    live.fleet.reserve(reservation)
-    there = {claim.gpu for claim in reservation.claims}
-    live.fleet.adopt(claim for claim in before if claim.gpu not in there)
-    live.hold_instead(reservation)

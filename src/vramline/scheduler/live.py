@@ -268,10 +268,6 @@ class LiveState:
         """The advance claims that a bind under way takes over."""
         return self._advances.taken_by(pod_uid)
 
-    def hold_instead(self, reservation: Reservation) -> None:
-        """A bind under way goes to other cards of its node than before; the fleet knows them already."""
-        self._under_way[reservation.claims[0].pod_uid] = reservation
-
     def end_hold(self, pod_uid: str) -> None:
         """The bind is over, well or badly; from now on only what is stored counts."""
         reservation = self._under_way.pop(pod_uid, None)

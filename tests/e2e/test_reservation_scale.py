@@ -11,6 +11,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 
 import pytest
@@ -27,7 +28,9 @@ from e2e.reservation_world import RESERVES, World, open_world
 NODES = int(os.environ.get("RESERVATION_NODES", "5"))
 PODS = int(os.environ.get("RESERVATION_PODS", "24"))
 APART_S = float(os.environ.get("RESERVATION_APART_S", "0.1"))
-"""From one pod to the next: one thread plays all kubelets, and is not asked for more than it can do."""
+"""From one pod to the next."""
+THREADS = 8
+"""How many play the kubelets: one alone would have pods wait for what it writes for others."""
 CARDS, SIZE = 8, 46_068
 OURS = "vramline-under-test"
 REQUESTS = "/apis/vramline.io/v1alpha1/bindrequests"
@@ -44,8 +47,11 @@ def plane(commands: Commands) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def world(plane: ControlPlane) -> Iterator[World]:
-    with plane.client() as admin, run_kubelets(plane) as kubelets, open_world(admin, kubelets) as opened:
+    with ExitStack() as stack:
+        kubelets = [stack.enter_context(run_kubelets(plane)) for _ in range(min(NODES, THREADS))]
+        opened = stack.enter_context(open_world(stack.enter_context(plane.client()), kubelets[0]))
         for number in range(NODES):
+            opened.kubelets = kubelets[number % len(kubelets)]
             opened.add_node(f"n{number}", *[SIZE] * CARDS)
         yield opened
 
@@ -105,8 +111,7 @@ def test_all_pods_get_cards_that_are_held_and_what_it_cost_is_printed(
     claimed = {claim.gpu for claim in books.claims}
     sys.stdout.write(
         f"\n{PODS} pods on {len(claimed)} cards of {NODES} nodes in {took:.1f} s;"
-        f" /bind p50 {time_of_bind(vramline, 0.5):.0f} ms, p95 {time_of_bind(vramline, 0.95):.0f} ms;"
-        f" rejected by kubelet: {len(world.kubelets.rejected)}\n"
+        f" /bind p50 {time_of_bind(vramline, 0.5):.0f} ms, p95 {time_of_bind(vramline, 0.95):.0f} ms\n"
         f"writes a pod: {counted.total() / PODS:.2f}; {dict(counted)}\n"
     )
     assert books.mistakes() == []

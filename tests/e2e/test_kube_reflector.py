@@ -61,7 +61,7 @@ class Follower:
             case Changed(stored):
                 assert stored.key.name in self.pods
                 self.pods[stored.key.name] = (stored.uid, step_of(stored.value))
-            case Deleted(key, uid, _):
+            case Deleted(key, uid):
                 del self.pods[key.name]
                 self.ended.append(uid)
             case Unreadable() | Synced():

@@ -51,7 +51,7 @@ START: Snapshot[int] = Snapshot((stored(A, 3),), 10)
         pytest.param([START, Arrived(stored(A, 11))], [Changed(stored(A, 11))], id="a newer version"),
         pytest.param([START, Arrived(stored(A, 9))], [], id="what the snapshot knew already"),
         pytest.param([START, Arrived(stored(A, 12)), Arrived(stored(A, 11))], [], id="an older version late"),
-        pytest.param([START, Departed(A, 11)], [Deleted(A, "u1", 3)], id="an end"),
+        pytest.param([START, Departed(A, 11)], [Deleted(A, "u1")], id="an end"),
         pytest.param([START, Departed(A, 11), Departed(A, 11)], [], id="an end twice"),
         pytest.param([START, Departed(A, 9)], [], id="an end older than the snapshot"),
         pytest.param(
@@ -68,7 +68,7 @@ START: Snapshot[int] = Snapshot((stored(A, 3),), 10)
         ),
         pytest.param(
             [START, Arrived(stored(A, 12, "u2"))],
-            [Deleted(A, "u1", 3), Added(stored(A, 12, "u2"))],
+            [Deleted(A, "u1"), Added(stored(A, 12, "u2"))],
             id="another object of the same name means that the first has ended",
         ),
         pytest.param(
@@ -76,12 +76,12 @@ START: Snapshot[int] = Snapshot((stored(A, 3),), 10)
         ),
         pytest.param(
             [START, Snapshot((stored(B, 15),), 20)],
-            [Deleted(A, "u1", 3), Added(stored(B, 15)), Synced(20)],
+            [Deleted(A, "u1"), Added(stored(B, 15)), Synced(20)],
             id="a snapshot shows what ended meanwhile",
         ),
         pytest.param(
             [START, Snapshot((stored(A, 15, "u2"),), 20)],
-            [Deleted(A, "u1", 3), Added(stored(A, 15, "u2")), Synced(20)],
+            [Deleted(A, "u1"), Added(stored(A, 15, "u2")), Synced(20)],
             id="a snapshot shows an object that took another one's name",
         ),
         pytest.param(
@@ -119,12 +119,12 @@ START: Snapshot[int] = Snapshot((stored(A, 3),), 10)
         ),
         pytest.param(
             [START, Arrived(unreadable(A, 11)), Departed(A, 12)],
-            [Deleted(A, "u1", 3)],
-            id="the end of something wrong tells how it was when it was right",
+            [Deleted(A, "u1")],
+            id="the end of something that is wrong",
         ),
         pytest.param(
             [START, Arrived(unreadable(B, 11)), Departed(B, 12)],
-            [Deleted(B, "u1", None)],
+            [Deleted(B, "u1")],
             id="the end of something that was never right",
         ),
     ],

@@ -124,7 +124,7 @@ def test_a_bookmark_may_end_what_was_there_already() -> None:
 @pytest.mark.parametrize("line", [b"", b"{", b'{"type":"ADDED"}', b"null"])
 def test_a_broken_line_breaks_the_watch(line: bytes) -> None:
     with pytest.raises(UnavailableError):
-        read_line(line)
+        read_line(PODS, line)
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"metadata":{}}', b'{"metadata":{"resourceVersion":"new"}}'])

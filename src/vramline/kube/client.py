@@ -10,7 +10,7 @@ import contextlib
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Self, TypeVar
+from typing import Generic, Self, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
@@ -196,7 +196,7 @@ class KubeClient:
     @contextlib.asynccontextmanager
     async def watch(
         self, resource: Resource[T], selection: Selection, query: dict[str, str], *, idle_s: float
-    ) -> AsyncIterator["Watch"]:
+    ) -> AsyncIterator["Watch[T]"]:
         """Open a watch; `reflector` knows what to do about everything that can befall one."""
         wanted = selection.query() | {"watch": "true", "allowWatchBookmarks": "true"} | query
         call = _Call(method="GET", path=resource.collection(selection.namespace), query=wanted)
@@ -205,7 +205,7 @@ class KubeClient:
             async with self._pool.stream(request, timeout_s=self.timing.read_s) as stream:
                 if stream.code != 200:
                     raise await self._refusal(call, stream)
-                yield Watch(stream, str(call), idle_s)
+                yield Watch(resource, stream, str(call), idle_s)
         except (NotSentError, AnswerLostError, CredentialsError) as error:
             raise UnavailableError(f"{call}: {error}") from error
 
@@ -382,23 +382,24 @@ class _Version(msgspec.Struct, frozen=True, rename="camel"):
     git_version: str
 
 
-class Watch:
+class Watch(Generic[T]):
     """An open watch."""
 
-    def __init__(self, stream: Stream, call: str, idle_s: float) -> None:
+    def __init__(self, resource: Resource[T], stream: Stream, call: str, idle_s: float) -> None:
+        self._resource = resource
         self._stream = stream
         self._call = call
         self._idle_s = idle_s
         self._rest = b""
         self._failure: ApiError | None = None
 
-    async def lines(self) -> list[WatchLine]:
+    async def lines(self) -> list[WatchLine[T]]:
         """Return the lines that have arrived, at least one; none: the watch has ended.
 
         A line of type ERROR is raised as what it says, after those before it. Silence for longer than
         allowed is `UnavailableError`, as is a broken connection.
         """
-        found: list[WatchLine] = []
+        found: list[WatchLine[T]] = []
         while not found:
             if self._failure is not None:
                 raise self._failure
@@ -409,11 +410,11 @@ class Watch:
             found = self._until_error(texts)
         return found
 
-    def _until_error(self, texts: list[bytes]) -> list[WatchLine]:
+    def _until_error(self, texts: list[bytes]) -> list[WatchLine[T]]:
         found = []
         for text in texts:
-            line = read_line(text)
-            if line.type == "ERROR":
+            line = read_line(self._resource, text)
+            if line.type == "ERROR" and isinstance(line.object, msgspec.Raw):
                 status = read_status(line.object)
                 self._failure = failure_of(self._call, status.code or 500, status, is_write=False)
                 break

@@ -1,4 +1,4 @@
-"""The API server's objects as far as they are known here, and what each message changes about that.
+"""Which objects the API server has, as far as is known here, and what each message changes about that.
 
 No I/O and no clock: the same messages give the same changes. Versions make it robust: a message about an
 object is old news when something at least as new is known of that object, when the object's end at least as
@@ -78,12 +78,11 @@ class Changed(msgspec.Struct, Generic[T], frozen=True):
     object: Stored[T]
 
 
-class Deleted(msgspec.Struct, Generic[T], frozen=True):
-    """A known object has ended; `last` is how it was last seen, None if it could never be read."""
+class Deleted(msgspec.Struct, frozen=True):
+    """A known object has ended."""
 
     key: ObjectKey
     uid: str
-    last: T | None
 
 
 class Synced(msgspec.Struct, frozen=True):
@@ -92,23 +91,23 @@ class Synced(msgspec.Struct, frozen=True):
     version: int
 
 
-Change = Added[T] | Changed[T] | Deleted[T] | Unreadable | Synced
+Change = Added[T] | Changed[T] | Deleted | Unreadable | Synced
 
 
-class _Known(msgspec.Struct, Generic[T]):
+class _Known(msgspec.Struct, gc=False):
     uid: str
     version: int
-    last: T | None
-    """The last content that could be read."""
+    was_told: bool
+    """Whether its content could be read at any time."""
 
 
 class Mirror(Generic[T]):
-    """Known objects of one kind."""
+    """Known objects of one kind, by name, UID and version; their content is handed on and not kept."""
 
     def __init__(self) -> None:
         self.version = 0
         """Newest version heard of; where a watch resumes."""
-        self._known: dict[ObjectKey, _Known[T]] = {}
+        self._known: dict[ObjectKey, _Known] = {}
         self._ended: dict[ObjectKey, int] = {}
         """Ends above the floor, by version: an older message about them must not bring them back."""
         self._floor = 0
@@ -170,16 +169,15 @@ class Mirror(Generic[T]):
         if known is not None and known.uid != item.uid:  # the same name, but another object
             changes.append(self._forget(item.key))
             known = None
-        last = known.last if known is not None else None
+        was_told = known is not None and known.was_told
         if isinstance(item, Unreadable):
-            self._known[item.key] = _Known(item.uid, item.version, last)
+            self._known[item.key] = _Known(item.uid, item.version, was_told)
             return [*changes, item]
-        self._known[item.key] = _Known(item.uid, item.version, item.value)
-        return [*changes, Added(item) if last is None else Changed(item)]
+        self._known[item.key] = _Known(item.uid, item.version, was_told=True)
+        return [*changes, Changed(item) if was_told else Added(item)]
 
-    def _forget(self, key: ObjectKey) -> Deleted[T]:
-        known = self._known.pop(key)
-        return Deleted(key, known.uid, known.last)
+    def _forget(self, key: ObjectKey) -> Deleted:
+        return Deleted(key, self._known.pop(key).uid)
 
     def _raise_floor(self, version: int) -> None:
         if version > self._floor:

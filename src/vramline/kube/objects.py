@@ -8,7 +8,7 @@ known by name, and its end is noticed.
 import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -19,8 +19,9 @@ from vramline.wire.bind_request_v1alpha1 import BindRequest, decode_bind_request
 from vramline.wire.decoding import convert_document
 from vramline.wire.keys import GROUP, INITIAL_EVENTS_END
 from vramline.wire.kubernetes import NodeObject, ObjectMeta, PodObject
-from vramline.wire.ledger_v1alpha1 import GpuLedger, decode_ledger, encode_ledger
-from vramline.wire.report_v1alpha1 import GpuReport, decode_report, encode_report
+from vramline.wire.ledger_v1alpha1 import GpuLedger, LedgerDocument, decode_ledger, encode_ledger, ledger_in
+from vramline.wire.pods import read_sighting
+from vramline.wire.report_v1alpha1 import GpuReport, ReportDocument, decode_report, encode_report, report_in
 from vramline.wire.times import Timestamp
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "NAMESPACES",
     "NODES",
     "PODS",
+    "POD_SIGHTINGS",
     "REPORTS",
     "STORAGE_CAPACITIES",
     "Body",
@@ -42,6 +44,7 @@ __all__ = [
     "Listing",
     "ObjectKey",
     "PlainObject",
+    "Quick",
     "Resource",
     "Stored",
     "Unreadable",
@@ -110,6 +113,8 @@ class Resource(Generic[T]):
     namespaced: bool = False
     decode: Callable[[Body], T]
     """Raises `RequestError` or msgspec's errors for content that breaks the rules."""
+    quick: "Quick[Any, T] | None" = None
+    """How an object that is as it should be is read in one go."""
     encode: Callable[[T], object] = lambda value: value
     """Into something that msgspec writes as the whole JSON object."""
 
@@ -136,6 +141,68 @@ class Resource(Generic[T]):
 
 
 # ── what the API server says about every object ──────────────────────────────────────────────────────
+class _AnyMeta(Protocol):
+    """Metadata among other content."""
+
+    @property
+    def name(self) -> str | None: ...
+    @property
+    def namespace(self) -> str | None: ...
+    @property
+    def uid(self) -> str | None: ...
+    @property
+    def resource_version(self) -> str | None: ...
+
+
+class _AnyObject(Protocol):
+    @property
+    def metadata(self) -> _AnyMeta: ...
+
+
+S = TypeVar("S", bound=_AnyObject)
+
+
+class _QuickLine(msgspec.Struct, Generic[S], frozen=True):
+    type: str
+    object: S
+
+
+class Quick(Generic[S, T]):
+    """Reads objects of one kind straight from their bytes, head and content together.
+
+    It returns None for whatever is not as it should be: the long way then finds out what is wrong.
+    """
+
+    def __init__(self, struct: type[S], translate: Callable[[S], T]) -> None:
+        self._object = msgspec.json.Decoder(struct)
+        self._line = msgspec.json.Decoder(_QuickLine[struct])  # type: ignore[valid-type]
+        self._translate = translate
+
+    def read(self, raw: Body) -> Stored[T] | None:
+        """Read one object."""
+        try:
+            return self._store(self._object.decode(raw))
+        except (RequestError, msgspec.DecodeError, RecursionError):
+            return None
+
+    def read_line(self, line: bytes) -> "WatchLine[T] | None":
+        """Read one line of a watch that is about an object."""
+        try:
+            read = self._line.decode(line)
+            item = self._store(read.object) if read.type in _ABOUT_OBJECTS else None
+        except (RequestError, msgspec.DecodeError, RecursionError):
+            return None
+        return None if item is None else WatchLine(read.type, item)
+
+    def _store(self, read: S) -> Stored[T] | None:
+        meta = read.metadata
+        version = meta.resource_version or ""
+        if not (version.isascii() and version.isdigit()):
+            return None
+        key = ObjectKey(meta.name or "", meta.namespace or "")
+        return Stored(key=key, uid=meta.uid or "", version=int(version), value=self._translate(read))
+
+
 class _Meta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     resource_version: int
     name: str = ""
@@ -158,24 +225,39 @@ class _Page(msgspec.Struct, frozen=True):
     items: list[msgspec.Raw] | None = None
 
 
-class WatchLine(msgspec.Struct, frozen=True):
-    """One line of a watch: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR, and what it is about."""
-
+class _RawLine(msgspec.Struct, frozen=True):
     type: str
     object: msgspec.Raw
 
 
+class WatchLine(msgspec.Struct, Generic[T], frozen=True):
+    """One line of a watch: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR, and what it is about."""
+
+    type: str
+    object: Item[T] | msgspec.Raw
+    """An object, if it could be read in one go."""
+
+    def item(self, resource: Resource[T]) -> Item[T]:
+        """Return the object that the line is about; raises `UnavailableError` where there is none."""
+        return read_item(resource, self.object) if isinstance(self.object, msgspec.Raw) else self.object
+
+
 _HEAD = msgspec.json.Decoder(_Head, strict=False)  # versions are numbers in quotes
 _PAGE = msgspec.json.Decoder(_Page, strict=False)
-_LINE = msgspec.json.Decoder(WatchLine)
+_LINE = msgspec.json.Decoder(_RawLine)
+_ABOUT_OBJECTS = ("ADDED", "MODIFIED", "DELETED")
 
 
-def read_line(line: bytes) -> WatchLine:
+def read_line(resource: Resource[T], line: bytes) -> WatchLine[T]:
     """Read one line of a watch."""
+    quick = None if resource.quick is None else resource.quick.read_line(line)
+    if quick is not None:
+        return quick
     try:
-        return _LINE.decode(line)
+        raw = _LINE.decode(line)
     except msgspec.DecodeError as error:
         raise UnavailableError(f"a line of a watch cannot be read: {error}") from error
+    return WatchLine(raw.type, raw.object)
 
 
 def read_page(resource: Resource[T], body: bytes) -> tuple[list[Item[T]], int, str]:
@@ -190,6 +272,9 @@ def read_page(resource: Resource[T], body: bytes) -> tuple[list[Item[T]], int, s
 
 def read_item(resource: Resource[T], raw: Body) -> Item[T]:
     """Read one object; content that breaks the rules makes it `Unreadable`, not an error."""
+    quick = None if resource.quick is None else resource.quick.read(raw)
+    if quick is not None:
+        return quick
     head = _read_head(raw)
     key = ObjectKey(head.name, head.namespace)
     try:
@@ -279,8 +364,25 @@ def _document(decode: Callable[[object], T]) -> Callable[[Body], T]:
     return lambda raw: decode(msgspec.json.decode(raw))
 
 
-PODS = Resource(kind="Pod", plural="pods", namespaced=True, decode=_struct(PodObject, "Pod"))
-NODES = Resource(kind="Node", plural="nodes", decode=_struct(NodeObject, "Node"))
+_POD = _struct(PodObject, "Pod")
+
+PODS: Resource[PodObject] = Resource(
+    kind="Pod", plural="pods", namespaced=True, decode=_POD, quick=Quick(PodObject, lambda read: read)
+)
+POD_SIGHTINGS = Resource(
+    kind="Pod",
+    plural="pods",
+    namespaced=True,
+    decode=lambda raw: read_sighting(_POD(raw)),
+    quick=Quick(PodObject, read_sighting),
+)
+"""Pods as placement sees them: what it does not look at is not kept, of tens of thousands."""
+NODES: Resource[NodeObject] = Resource(
+    kind="Node",
+    plural="nodes",
+    decode=_struct(NodeObject, "Node"),
+    quick=Quick(NodeObject, lambda read: read),
+)
 NAMESPACES = Resource(kind="Namespace", plural="namespaces", decode=_struct(PlainObject, "Namespace"))
 LEASES = Resource(
     group="coordination.k8s.io",
@@ -315,6 +417,7 @@ REPORTS: Resource[GpuReport] = Resource(
     kind="GpuReport",
     plural="gpureports",
     decode=_document(decode_report),
+    quick=Quick(ReportDocument, report_in),
     encode=encode_report,
 )
 LEDGERS: Resource[GpuLedger] = Resource(
@@ -323,6 +426,7 @@ LEDGERS: Resource[GpuLedger] = Resource(
     kind="GpuLedger",
     plural="gpuledgers",
     decode=_document(decode_ledger),
+    quick=Quick(LedgerDocument, ledger_in),
     encode=encode_ledger,
 )
 BIND_REQUESTS: Resource[BindRequest] = Resource(

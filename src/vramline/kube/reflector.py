@@ -29,7 +29,7 @@ from vramline.kube.mirror import (
     Resumed,
     Snapshot,
 )
-from vramline.kube.objects import Item, Resource, WatchLine, read_bookmark, read_item
+from vramline.kube.objects import Item, Resource, WatchLine, read_bookmark
 from vramline.kube.pace import Pace, delay_s
 
 __all__ = ["Reflector", "ReflectorTiming"]
@@ -157,10 +157,10 @@ class Reflector(Generic[T]):
                     return
 
     async def _take(
-        self, line: WatchLine, initial: list[Item[T]] | None, deliver: Callable[[Change[T]], None]
+        self, line: WatchLine[T], initial: list[Item[T]] | None, deliver: Callable[[Change[T]], None]
     ) -> list[Item[T]] | None:
         """Take in one line; `initial` gathers what was there already, and is None once that is complete."""
-        if line.type == "BOOKMARK":
+        if line.type == "BOOKMARK" and isinstance(line.object, msgspec.Raw):
             version, is_end = read_bookmark(line.object)
             if initial is None:
                 await self._hand_on(Reached(version), deliver)
@@ -168,7 +168,7 @@ class Reflector(Generic[T]):
                 await self._replace(tuple(initial), version, deliver)
                 return None
             return initial
-        item = read_item(self.resource, line.object)
+        item = line.item(self.resource)
         if initial is not None:
             initial.append(item)
         elif line.type == "DELETED":

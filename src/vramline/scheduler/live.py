@@ -31,7 +31,7 @@ from vramline.wire import keys
 from vramline.wire.kubernetes import NodeObject, PodObject
 from vramline.wire.ledger_v1alpha1 import GpuLedger
 from vramline.wire.nodes import observations_in, read_node, same_inventory
-from vramline.wire.pods import read_pod
+from vramline.wire.pods import PodSighting, read_sighting
 from vramline.wire.report_v1alpha1 import GpuReport
 
 __all__ = ["LiveState"]
@@ -172,25 +172,27 @@ class LiveState:
         self._rebuild(name)
 
     def set_pod(self, document: PodObject) -> None:
+        """A pod was read or written by ourselves."""
+        self.see_pod(read_sighting(document))
+
+    def see_pod(self, seen: PodSighting) -> None:
         """A pod was created or changed. One of ours that cannot be read freezes its node, and only that."""
-        meta, uid = document.metadata, document.metadata.uid or ""
-        if is_older(meta.resource_version or "", self._versions.get(uid, "")):
+        uid = seen.uid
+        if is_older(seen.version, self._versions.get(uid, "")):
             return  # a watch that lags behind what was read directly
         before, was = self._node_of(uid), self._pods.get(uid)
-        self._versions[uid] = meta.resource_version or ""
-        node = (document.spec.node_name if document.spec else None) or ""
-        try:
-            self._pods[uid] = self._moments.date(read_pod(document), now=self.now())
+        self._versions[uid] = seen.version
+        if seen.pod is not None:
+            self._pods[uid] = self._moments.date(seen.pod, now=self.now())
             self._unreadable.pop(uid, None)
-        except RequestError as error:
+        else:
             self._pods.pop(uid, None)
             # Only a pod that we promised something may freeze its node: nonsense in another scheduler's pod
             # must not take a node away from everybody.
-            ours = keys.ALLOCATION in (meta.annotations or {}) or bool(self._ledgers.nodes_of(uid))
-            self._unreadable[uid] = (node if ours else "", str(error))
+            ours = seen.is_sealed or bool(self._ledgers.nodes_of(uid))
+            self._unreadable[uid] = (seen.node if ours else "", seen.problem)
         self._missed_at.pop(uid, None)
-        after = self._node_of(uid)
-        self._move(uid, before, after)
+        self._move(uid, before, after := self._node_of(uid))
         pod = self._pods.get(uid)
         self._note(uid, pod)
         if was is not None and pod is not None and self._is_bound_as_promised(was, pod):
@@ -202,9 +204,8 @@ class LiveState:
     def drop_pod(self, uid: str) -> None:
         """A pod's object is gone; what it held is held until the card shows it free."""
         before = self._node_of(uid)
-        self._pods.pop(uid, None)
-        self._versions.pop(uid, None)
-        self._unreadable.pop(uid, None)
+        for known in (self._pods, self._versions, self._unreadable):
+            known.pop(uid, None)
         self._moments.forget(uid)
         self._missed_at[uid] = self.now()
         self._move(uid, before, "")

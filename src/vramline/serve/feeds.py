@@ -7,13 +7,14 @@ from typing import TypeVar
 
 from vramline.kube.client import KubeClient
 from vramline.kube.mirror import Added, Change, Changed, Deleted, Synced
-from vramline.kube.objects import BIND_REQUESTS, LEDGERS, NODES, PODS, REPORTS, Resource, Unreadable
+from vramline.kube.objects import BIND_REQUESTS, LEDGERS, NODES, POD_SIGHTINGS, REPORTS, Resource, Unreadable
 from vramline.kube.reflector import Reflector
 from vramline.scheduler.live import LiveState
 from vramline.serve.binding import Binding
 from vramline.wire.bind_request_v1alpha1 import BindRequest
-from vramline.wire.kubernetes import NodeObject, PodObject
+from vramline.wire.kubernetes import NodeObject
 from vramline.wire.ledger_v1alpha1 import GpuLedger
+from vramline.wire.pods import PodSighting
 from vramline.wire.report_v1alpha1 import GpuReport
 
 __all__ = ["Feeds"]
@@ -46,7 +47,7 @@ class Feeds:
             tasks.create_task(self._follow(NODES, self._take_node))
             tasks.create_task(self._follow(REPORTS, self._take_report))
             tasks.create_task(self._follow(LEDGERS, self._take_ledger))
-            tasks.create_task(self._follow(PODS, self._take_pod))
+            tasks.create_task(self._follow(POD_SIGHTINGS, self._take_pod))
 
     async def _follow(self, resource: Resource[T], take: Callable[[Change[T]], None]) -> None:
         reflector = Reflector(self._client, resource, rng=self._rng)
@@ -93,12 +94,12 @@ class Feeds:
             case Unreadable(key=key, problem=problem):
                 self._live.set_problem(key.name, "GpuLedger", problem)
 
-    def _take_pod(self, change: Change[PodObject]) -> None:
+    def _take_pod(self, change: Change[PodSighting]) -> None:
         match change:
             case Added(stored) | Changed(stored):
-                self._live.set_pod(stored.value)
-                if self._binding is not None:
-                    self._binding.take_pod(stored.value)
+                self._live.see_pod(stored.value)
+                if self._binding is not None and stored.value.reservation is not None:
+                    self._binding.take_pod(stored.value.reservation)
             case Deleted(_, uid):
                 self._live.drop_pod(uid)
                 if self._binding is not None:

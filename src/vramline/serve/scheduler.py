@@ -306,7 +306,7 @@ def _spare_the_collector() -> None:
 
 def _rest_the_collector() -> None:
     """Hardly look for garbage while everything is being listed: all of it stays."""
-    gc.set_threshold(500_000, 50, 100)
+    gc.set_threshold(5_000_000, 50, 100)
 
 
 async def _expire_sightings(live: LiveState, stop: asyncio.Event) -> None:

@@ -14,7 +14,7 @@ from vramline.wire.own_objects import API_VERSION, OwnMeta, check_version
 from vramline.wire.times import Timestamp, moment_of, seconds_of
 from vramline.wire.uuids import card_of
 
-__all__ = ["GpuLedger", "decode_ledger", "encode_ledger"]
+__all__ = ["GpuLedger", "LedgerDocument", "decode_ledger", "encode_ledger", "ledger_in"]
 
 KIND = "GpuLedger"
 
@@ -49,7 +49,9 @@ class _Spec(msgspec.Struct, frozen=True, kw_only=True):
     claims: dict[_Words, list[_Claim]] | None = None
 
 
-class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class LedgerDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A ledger object as it stands on the wire."""
+
     api_version: str
     kind: str
     metadata: OwnMeta
@@ -58,9 +60,14 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def decode_ledger(document: object, *, subject: str = KIND) -> GpuLedger:
     """Read a ledger object as a YAML or JSON parser returned it."""
-    read = convert_document(document, _Document, subject=subject, forms={"mode": ", ".join(RealtimeMode)})
-    check_version(read.api_version, subject=subject)
-    spec = read.spec or _Spec()
+    forms = {"mode": ", ".join(RealtimeMode)}
+    return ledger_in(convert_document(document, LedgerDocument, subject=subject, forms=forms), subject)
+
+
+def ledger_in(document: LedgerDocument, subject: str = KIND) -> GpuLedger:
+    """Return the ledger that an object holds; raises `RequestError` where it makes no sense."""
+    check_version(document.api_version, subject=subject)
+    spec = document.spec or _Spec()
     claims = tuple(
         Claim(
             pod_uid=claim.pod_uid,
@@ -77,10 +84,10 @@ def decode_ledger(document: object, *, subject: str = KIND) -> GpuLedger:
     )
     _refuse_double_claims(claims, subject)
     return GpuLedger(
-        node=read.metadata.name,
+        node=document.metadata.name,
         epoch=spec.epoch,
         claims=claims,
-        resource_version=read.metadata.resource_version or "",
+        resource_version=document.metadata.resource_version or "",
     )
 
 

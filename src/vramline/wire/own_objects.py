@@ -11,11 +11,12 @@ API_VERSION = f"{keys.GROUP}/v1alpha1"
 
 
 class OwnMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The part of an object's metadata that we write."""
+    """The part of an object's metadata that we read and write."""
 
     name: str = ""
     namespace: str | None = None
     resource_version: str | None = None
+    uid: str | None = None
 
 
 def check_version(api_version: str, *, subject: str) -> None:

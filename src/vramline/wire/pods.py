@@ -19,9 +19,45 @@ from vramline.wire.reservations import find_seals
 from vramline.wire.times import seconds_of
 from vramline.wire.uuids import card_of
 
-__all__ = ["read_pod"]
+__all__ = ["PodSighting", "read_pod", "read_sighting"]
 
 _NAME = re.compile(r"[^\s/]{1,253}")
+
+
+class PodSighting(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod as the API server told of it, whether or not all of it could be read."""
+
+    uid: str
+    version: str
+    """Its resourceVersion."""
+    node: str
+    """Where it is; empty: nowhere yet."""
+    is_sealed: bool
+    """Whether it carries an allocation of ours."""
+    pod: Pod | None
+    problem: str = ""
+    """Why it could not be read."""
+    reservation: PodObject | None = None
+    """The object itself, if it may be a reservation pod."""
+
+
+def read_sighting(document: PodObject) -> PodSighting:
+    """Read of a pod what can be read."""
+    meta, pod, problem = document.metadata, None, ""
+    try:
+        pod = read_pod(document)
+    except RequestError as error:
+        problem = str(error)
+    annotations = meta.annotations or {}
+    return PodSighting(
+        uid=meta.uid or "",
+        version=meta.resource_version or "",
+        node=(document.spec.node_name if document.spec else None) or "",
+        is_sealed=keys.ALLOCATION in annotations,
+        pod=pod,
+        problem=problem,
+        reservation=document if keys.RESERVES in annotations else None,
+    )
 
 
 def read_pod(pod: PodObject) -> Pod:

@@ -22,12 +22,14 @@ from vramline.wire.times import Timestamp, moment_of, seconds_of
 __all__ = [
     "GpuReport",
     "NodeCheck",
+    "ReportDocument",
     "ReportStatus",
     "ReportedGpu",
     "ReportedProcess",
     "decode_report",
     "encode_report",
     "observe",
+    "report_in",
     "report_of",
     "status_of",
 ]
@@ -110,7 +112,9 @@ class ReportStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     notes: tuple[_Note, ...] | None = None
 
 
-class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ReportDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A report object as it stands on the wire."""
+
     api_version: str
     kind: str
     metadata: OwnMeta
@@ -119,9 +123,13 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def decode_report(document: object, *, subject: str = KIND) -> GpuReport:
     """Read a report as a YAML or JSON parser returned it."""
-    read = convert_document(document, _Document, subject=subject, forms=_FORMS)
-    check_version(read.api_version, subject=subject)
-    return report_of(read.status or ReportStatus(), node=read.metadata.name, subject=subject)
+    return report_in(convert_document(document, ReportDocument, subject=subject, forms=_FORMS), subject)
+
+
+def report_in(document: ReportDocument, subject: str = KIND) -> GpuReport:
+    """Return the report that an object holds; raises `RequestError` where it makes no sense."""
+    check_version(document.api_version, subject=subject)
+    return report_of(document.status or ReportStatus(), node=document.metadata.name, subject=subject)
 
 
 def report_of(status: ReportStatus, *, node: str, subject: str = KIND) -> GpuReport:

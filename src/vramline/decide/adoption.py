@@ -64,11 +64,12 @@ def adopt_pods(
     pods = tuple(pods)
     groups = gpus_of_groups(pods)
     problems: list[RequestError] = []
+    named: list[Claim] = []
     unnamed: list[tuple[Pod, Ask]] = []
     for pod in pods:
         claims = ledger.get(pod.uid, ())
         if pod.phase is PodPhase.PENDING:
-            fleet.adopt(claims)
+            named += claims
         if pod.node is None or pod.ask is None or pod.phase not in _STATES or fleet.node(pod.node) is None:
             continue
         try:
@@ -80,7 +81,8 @@ def adopt_pods(
         if shares is None:
             unnamed.append((pod, pod.ask))
         else:
-            fleet.adopt(claims_of(pod, shares))
+            named += claims_of(pod, shares)
+    fleet.adopt(named)
     reserved = frozenset(pod.reserves_group[1] for pod in pods if pod.reserves_group is not None)
     for pod, ask in unnamed:
         _assign(fleet, pod, ask, rules, groups, reserved)
@@ -115,7 +117,7 @@ def _named_cards(
     """Return the cards that a pod's evidence names, None where there is no evidence."""
     told = pod.allocation.gpus if pod.allocation is not None else ()
     written = tuple(GpuShare(claim.gpu, claim.mib, claim.cores) for claim in claims)
-    if told and written and {(s.uuid, s.mib) for s in told} != {(s.uuid, s.mib) for s in written}:
+    if told and written and told != written and _by_card(told) != _by_card(written):
         raise RequestError(
             subject=f"Pod {pod.key}",
             field="allocation",
@@ -139,6 +141,10 @@ def _named_cards(
                 accepted=_words_of_cards(fleet, pod.node),
             )
     return shares or None
+
+
+def _by_card(shares: Iterable[GpuShare]) -> set[tuple[str, Mib]]:
+    return {(share.uuid, share.mib) for share in shares}
 
 
 def _at_worst(fleet: Fleet, pod: Pod, claims: tuple[Claim, ...]) -> tuple[GpuShare, ...]:

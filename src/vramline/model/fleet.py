@@ -32,9 +32,6 @@ __all__ = ["DEFAULT_MARGIN", "NOT_HERE", "Fleet", "Released"]
 
 DEFAULT_MARGIN = Mib(100)
 
-_AT_ONCE = 4096
-"""Cards that are counted together: enough to be quick, and few enough to need little memory meanwhile."""
-
 NOT_HERE = -1
 """Number of a node that is not in the fleet."""
 
@@ -218,10 +215,9 @@ class Fleet:
     def set_node(self, node: Node) -> None:
         """Add a node or replace what is known of it. Claims and observations of its cards stay."""
         self.generation += 1
-        for gpu in node.gpus:
-            owner = self.gpu(gpu.uuid)
-            if owner is not None and owner.node != node.name:
-                raise InvariantError(f"GPU {gpu.uuid} is on {owner.node} and on {node.name}")
+        owner = self.owner_of_any(node)
+        if owner is not None:
+            raise InvariantError(f"GPU {owner.uuid} is on {owner.node} and on {node.name}")
         place = self._places.get(node.name)
         if place is None:
             place = self._places[node.name] = _Place(self._new_number(node.name), node)
@@ -280,6 +276,12 @@ class Fleet:
         """Return a card by UUID."""
         row = self.columns.row_of.get(uuid)
         return None if row is None else self.columns.card(row)
+
+    def owner_of_any(self, node: Node) -> PhysicalGpu | None:
+        """Return the first of a node's cards that another node has, as it is there."""
+        rows = self.columns.row_of
+        known = [gpu.uuid for gpu in node.gpus if gpu.uuid in rows]
+        return next((card for card in map(self.gpu, known) if card and card.node != node.name), None)
 
     def observation(self, uuid: str) -> Observation | None:
         """Return the newest look at a card."""
@@ -363,8 +365,9 @@ class Fleet:
     def adopt(self, claims: Iterable[Claim]) -> None:
         """Record claims that exist already, fitting or not."""
         claims = tuple(claims)
-        self.ledger.adopt(claims)
-        self._refresh_cards(claims)
+        if claims:
+            self.ledger.adopt(claims)
+            self._refresh_cards(claims)
 
     def remove_claims(self, pod_uid: str) -> tuple[Claim, ...]:
         """Forget a pod's claims: it was never bound, or its memory is proved free."""
@@ -430,8 +433,7 @@ class Fleet:
         finally:
             self._gathered = None
             rows = sorted(row for uuid in gathered if (row := self.columns.row_of.get(uuid)) is not None)
-            for start in range(0, len(rows), _AT_ONCE):
-                self.columns.write_counts([self._count(row) for row in rows[start : start + _AT_ONCE]])
+            self.columns.write_counts([self._count(row) for row in rows])
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────
 
@@ -459,7 +461,8 @@ class Fleet:
         gpu = self.columns.card(row)
         claims, seen = self.ledger.of_card(gpu.uuid), self._observations.get(gpu.uuid)
         account = take_account(gpu, claims, seen, self.margin, self.requests_on(gpu.node))
-        return CardCount(row, gpu, account, seen, len(claims), sum(claim.cores for claim in claims))
+        cores = sum([claim.cores for claim in claims]) if claims else 0
+        return CardCount(row, gpu, account, seen, len(claims), cores)
 
     def _goes_on(self, uuid: str, known: Observation, seen: Observation) -> bool:
         """Whether a stream says of a card what it said a moment ago, so that only its age is new."""

@@ -4,7 +4,7 @@ The embedded cluster refuses nodes by it. Against a real cluster kube-scheduler 
 there it serves to guess ahead, and policies look at it that weigh CPU against GPU memory.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +31,8 @@ class HostColumns:
         self.stamps = np.zeros(size, dtype=np.int64)
         """The `version` with which each node last changed."""
 
-    def set_node(self, number: int, node: Node) -> None:
-        """Write a node's room as if it were empty; its pods are taken off again by the caller."""
+    def set_node(self, number: int, node: Node, taken: Sequence[HostNeeds] = ()) -> None:
+        """Write a node's room with what is taken of it; other pods are taken off again by the caller."""
         if number >= len(self.cpu_milli):
             self.cpu_milli = _grown(self.cpu_milli, number)
             self.memory_bytes = _grown(self.memory_bytes, number)
@@ -40,9 +40,11 @@ class HostColumns:
             self.stamps = _grown(self.stamps, number)
         self._touch(number)
         host = node.host
-        self.cpu_milli[number] = _NO_LIMIT if host.cpu_milli is None else host.cpu_milli
-        self.memory_bytes[number] = _NO_LIMIT if host.memory_bytes is None else host.memory_bytes
-        self.pods[number] = _NO_LIMIT if host.pods is None else host.pods
+        cpu_milli = _NO_LIMIT if host.cpu_milli is None else host.cpu_milli
+        memory_bytes = _NO_LIMIT if host.memory_bytes is None else host.memory_bytes
+        self.cpu_milli[number] = cpu_milli - sum([each.cpu_milli for each in taken])
+        self.memory_bytes[number] = memory_bytes - sum([each.memory_bytes for each in taken])
+        self.pods[number] = (_NO_LIMIT if host.pods is None else host.pods) - len(taken)
 
     def only(self, number: int) -> "HostColumns":
         """Return a copy of one node's room, as that of node 0."""

@@ -3,6 +3,10 @@
 __all__ = ["Backlog"]
 
 
+_SOME = 64
+"""Nodes that are read together: so few that what was read of them is at hand when their cards are counted."""
+
+
 class Backlog:
     """Collects names of nodes between start and finish, and nothing at other times."""
 
@@ -19,7 +23,7 @@ class Backlog:
             self._names.add(name)
         return self._names is not None
 
-    def finish(self) -> list[str]:
-        """Return what was collected, in order, and collect no more."""
-        names, self._names = self._names, None
-        return sorted(names or ())
+    def finish(self) -> list[list[str]]:
+        """Return what was collected, in order and some at a time, and collect no more."""
+        names, self._names = sorted(self._names or ()), None
+        return [names[start : start + _SOME] for start in range(0, len(names), _SOME)]

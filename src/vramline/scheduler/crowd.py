@@ -43,9 +43,7 @@ class Crowd:
         """A node of the fleet came or changed."""
         number = self._fleet.node_number(node.name)
         if number is not None:
-            self._hosts.set_node(number, node)
-            for uid in self._on.get(node.name, ()):
-                self._hosts.take(number, self._stays[uid][1])
+            self._hosts.set_node(number, node, [self._stays[uid][1] for uid in self._on.get(node.name, ())])
             self._count_requests(node.name)
 
     def _leave(self, uid: str) -> None:

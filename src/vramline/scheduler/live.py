@@ -215,9 +215,10 @@ class LiveState:
 
     def finish_listing(self) -> None:
         """All four kinds were listed, and `backlog` knows about which nodes."""
-        with self.fleet.gathering():
-            for name in self.backlog.finish():
-                self._read_node(name)
+        for names in self.backlog.finish():
+            with self.fleet.gathering():
+                for name in names:
+                    self._read_node(name)
 
     def finish_listing_pods(self) -> None:
         """Every pod is known now: claims of pods that are not there are on their way out."""
@@ -357,13 +358,12 @@ class LiveState:
 
     def _without_cards_of_others(self, node: Node) -> Node:
         """A card has one owner: a second node that names it says so and gets none of its own cards used."""
-        for card in node.gpus:
-            owner = self.fleet.gpu(card.uuid)
-            if owner is not None and owner.node != node.name:
-                detail = f"GPU {card.uuid} is on node {owner.node} already"
-                problem = NodeProblem(ProblemKind.INVENTORY_CONFLICT, detail)
-                return msgspec.structs.replace(node, gpus=(), problem=problem)
-        return node
+        owner = self.fleet.owner_of_any(node)
+        if owner is None:
+            return node
+        detail = f"GPU {owner.uuid} is on node {owner.node} already"
+        problem = NodeProblem(ProblemKind.INVENTORY_CONFLICT, detail)
+        return msgspec.structs.replace(node, gpus=(), problem=problem)
 
     def _rebuild(self, name: str) -> None:
         """Derive a node's claims anew."""

@@ -55,7 +55,7 @@ def decode_allocation(text: str, *, subject: str) -> AllocationRecord:
     except (msgspec.DecodeError, RecursionError):
         document = decode_json(text, _Document, subject=subject, field=_FIELD)  # to say what is wrong
     shares = tuple(_read_share(share, position, subject) for position, share in enumerate(document.gpus))
-    if not shares or len({share.uuid for share in shares}) != len(shares):
+    if len(shares) != 1 and (not shares or len({share.uuid for share in shares}) != len(shares)):
         raise RequestError(
             subject=subject,
             field=f"{_FIELD}.gpus",

@@ -1,6 +1,6 @@
 """The cards of a node as each source tells them, and how many pods may share each."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -32,8 +32,7 @@ def cards_by_report(report: GpuReport, node: str) -> Inventory | None:
     """List the cards of a report; None: its agent has not looked yet."""
     if report.gpus is None:
         return None
-    subject = f"GpuReport {node}"
-    listed = []
+    cards, devices = [], []
     for position, gpu in enumerate(report.gpus):
         index = position if gpu.index is None else gpu.index
         device = gpu.uuid or name_card(node, index)
@@ -51,13 +50,15 @@ def cards_by_report(report: GpuReport, node: str) -> Inventory | None:
             health=gpu.health or Health.HEALTHY,
             mig=bool(gpu.mig),
         )
-        listed.append((f"status.gpus[{position}].uuid", device, card))
-    return Inventory(source=InventorySource.REPORT, cards=_collapse(listed, subject))
+        cards.append(card)
+        devices.append(device)
+    collapsed = _collapse(cards, devices, "status.gpus[{}].uuid", f"GpuReport {node}")
+    return Inventory(source=InventorySource.REPORT, cards=collapsed)
 
 
 def cards_by_hami(register: Sequence[RegisteredGpu], node: str) -> Inventory:
     """List the cards that HAMi's plugin registered."""
-    subject, listed = f"Node {node}", []
+    subject, cards, devices = f"Node {node}", [], []
     numbered = len({gpu.index for gpu in register}) == len(register)
     for position, gpu in enumerate(register):
         field = f"annotation {keys.HAMI_REGISTER}, card {position + 1}"
@@ -75,8 +76,10 @@ def cards_by_hami(register: Sequence[RegisteredGpu], node: str) -> Inventory:
             health=Health.HEALTHY if gpu.health else Health.UNHEALTHY,
             mig=gpu.mode == "mig",
         )
-        listed.append((field, device, card))
-    return Inventory(source=InventorySource.HAMI, cards=_collapse(listed, subject))
+        cards.append(card)
+        devices.append(device)
+    collapsed = _collapse(cards, devices, f"annotation {keys.HAMI_REGISTER}, card {{}}", subject, first=1)
+    return Inventory(source=InventorySource.HAMI, cards=collapsed)
 
 
 def cards_by_labels(
@@ -176,19 +179,26 @@ def _compare_devices(
     return [f"kubelet advertises {advertised} devices for {count}"]
 
 
-def _collapse(listed: Iterable[tuple[str, str, PhysicalGpu]], subject: str) -> tuple[PhysicalGpu, ...]:
-    """Fold replica ids into their cards. `listed` holds field, device id and card; an id twice is refused."""
-    devices: set[str] = set()
+def _collapse(
+    listed: Sequence[PhysicalGpu], devices: Sequence[str], field: str, subject: str, *, first: int = 0
+) -> tuple[PhysicalGpu, ...]:
+    """Fold replica ids into their cards; an id twice is refused. `field` names the one at a position."""
+    if len({card.uuid for card in listed}) == len(listed):
+        return tuple(listed)
+    known: set[str] = set()
     cards: dict[str, PhysicalGpu] = {}
     seen: dict[str, int] = {}
-    for field, device, card in listed:
-        first = cards.setdefault(card.uuid, card)
-        if device in devices or first.total != card.total:
-            problem = "is listed twice" if device in devices else "has two totals"
+    for position, (device, card) in enumerate(zip(devices, listed, strict=True), start=first):
+        same = cards.setdefault(card.uuid, card)
+        if device in known or same.total != card.total:
             raise RequestError(
-                subject=subject, field=field, value=device, problem=problem, accepted="each card once"
+                subject=subject,
+                field=field.format(position),
+                value=device,
+                problem="is listed twice" if device in known else "has two totals",
+                accepted="each card once",
             )
-        devices.add(device)
+        known.add(device)
         seen[card.uuid] = seen.get(card.uuid, 0) + 1
     return tuple(
         msgspec.structs.replace(card, slots=max(card.slots or 1, seen[uuid])) if seen[uuid] > 1 else card

@@ -22,6 +22,7 @@ _ACTED_ON = {
     keys.GPU_CORES,
     keys.GPU_PRIORITY,
 }
+_OURS = f"{keys.GROUP}/"
 _KNOWN = {
     keys.VRAM,
     keys.GPUS,
@@ -67,7 +68,7 @@ def list_annotation_notes(pod: PodObject, *, asks: bool) -> Iterator[str]:
     if not annotations:
         return
     for key in annotations:
-        if key.startswith(f"{keys.GROUP}/") and key not in _KNOWN:
+        if key.startswith(_OURS) and key not in _KNOWN:
             yield f"annotation {key} is not known and has no effect"
     for key in _NOT_FOLLOWED if asks else _CHOICES:
         if key in annotations:

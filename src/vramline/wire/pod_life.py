@@ -1,14 +1,13 @@
 """How far a pod's life has got, and since when."""
 
 import datetime as dt
-from collections.abc import Iterator
 
 import msgspec
 
 from vramline.errors import RequestError
 from vramline.model.pod import PodPhase
 from vramline.wire.identity import subject_of
-from vramline.wire.kubernetes import ContainerStatus, PodObject, PodSpec, PodStatus
+from vramline.wire.kubernetes import ContainerState, PodObject, PodSpec, PodStatus
 from vramline.wire.times import seconds_of
 
 __all__ = ["PodLife", "read_life"]
@@ -59,25 +58,23 @@ def _phase_word(pod: PodObject, status: PodStatus) -> str:
 
 def _started_at(pod: PodObject, status: PodStatus) -> float | None:
     """Return when the first container started; None: the pod says that none has."""
-    starts = [moment for each in _statuses(status) for moment in _starts(each)]
-    if starts:
-        return seconds_of(min(starts))
+    first = None
+    for each in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
+        first = _earlier(_earlier(first, each.state), each.last_state)
+    if first is not None:
+        return seconds_of(first)
     if status.phase == "Pending":
         return None
     since = status.start_time or pod.metadata.creation_timestamp
     return _BEFORE_ANYONE_LOOKED if since is None else seconds_of(since)
 
 
-def _statuses(status: PodStatus) -> Iterator[ContainerStatus]:
-    yield from status.init_container_statuses or ()
-    yield from status.container_statuses or ()
-
-
-def _starts(status: ContainerStatus) -> Iterator[dt.datetime]:
-    for state in (status.state, status.last_state):
-        for part in (state.running, state.terminated) if state else ():
-            if part is not None and part.started_at is not None:
-                yield part.started_at
+def _earlier(first: dt.datetime | None, state: ContainerState | None) -> dt.datetime | None:
+    """Return `first`, or when a container in this state started, if that was before."""
+    for part in (state.running, state.terminated) if state is not None else ():
+        if part is not None and part.started_at is not None and (first is None or part.started_at < first):
+            first = part.started_at
+    return first
 
 
 def _ended_at(pod: PodObject, status: PodStatus) -> float | None:

@@ -22,6 +22,7 @@ __all__ = [
 MAX_HOST_AMOUNT = 2**62
 """Largest amount of CPU (milli) or memory (bytes) that is believed."""
 
+_FEW_DIGITS = 12
 _DIGITS = re.compile(r"[0-9]+", re.ASCII)
 _BINARY = re.compile(r".*[KMGTPE]i", re.ASCII | re.DOTALL)
 _MIB_FORMS = "a whole number of MiB, such as 8000"
@@ -51,6 +52,10 @@ def _round_up(text: str, scale: int) -> int | None:
 
 def read_whole(value: str | float, *, subject: str, field: str, low: int, high: int) -> int:
     """Read a count: a whole number in any form the API server may have given it."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < _FEW_DIGITS:
+        number = int(value)
+        if low <= number <= high:
+            return number
     try:
         amount = parse_quantity(_text(value))
     except ValueError:

@@ -6,7 +6,7 @@ changed, and the scene knows which. What is on a board is exactly what judging e
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +50,8 @@ _TOO_FEW = np.int8(CODE_OF[Reason.NOT_ENOUGH_GPUS])
 
 _MANY = 200
 """From so many blocks on it pays to weigh those that are in the same state once."""
+_FEW = 64
+"""So many cards are weighed as they are; among more it pays to leave out those that are alike."""
 _WIDEST = 2**16
 """More cards than a node has."""
 _NOTHING = OnKinds(0, None, np.zeros(0), np.zeros(0))
@@ -58,8 +60,7 @@ Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int8]
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(NamedTuple):
     """The blocks that are judged anew, as if they were all; arrays are by row of the part."""
 
     blocks: Ints
@@ -149,12 +150,15 @@ class Board:
 
     def _judge(self, part: _Part, ask: Ask, outlook: Outlook | None, states: Ints | None) -> None:
         blocks, columns = part.blocks, part.columns
-        short = shortfall(part.sizes, part.look.free)
         fitting = fitting_cards(columns, ask, part.codes)
-        nearest = _TOO_FEW if ask.gpus > 1 else node_code_of_cards(columns, part.codes, short)
         self.row_codes[part.rows], self.fitting[blocks] = part.codes, fitting
-        self.lacking[blocks] = chosen_cost(columns, ask, _NEAR[part.codes], short)
-        self._verdicts[blocks] = np.where(fitting >= ask.gpus, np.int8(FITS), nearest)
+        fits = fitting >= ask.gpus
+        self.lacking[blocks], self._verdicts[blocks] = 0, FITS
+        if np.count_nonzero(fits) < len(blocks):
+            short = shortfall(part.sizes, part.look.free)
+            nearest = _TOO_FEW if ask.gpus > 1 else node_code_of_cards(columns, part.codes, short)
+            self.lacking[blocks] = chosen_cost(columns, ask, _NEAR[part.codes], short)
+            self._verdicts[blocks] = np.where(fits, np.int8(FITS), nearest)
         if outlook is not None and ask.gpus == 1:
             self._weigh_one(part, ask, outlook, states)
         elif outlook is not None:
@@ -167,10 +171,11 @@ class Board:
         if not len(here):
             return
         tiers = prefer(part.look, part.sizes)[here]
-        some = _unlike_the_one_before(cards, tiers)
-        here, tiers = here[some], tiers[some] * TIER
-        local = cards.block[some]
-        cards = replace(cards.some(some), block=part.blocks[local])
+        if len(here) > _FEW:
+            some = _unlike_the_one_before(cards, tiers)
+            here, tiers, cards = here[some], tiers[some], cards.some(some)
+        tiers, local = tiers * TIER, cards.block
+        cards = cards._replace(block=part.blocks[local])
         if states is None:
             costs = self._cost_of(outlook, cards)
         else:
@@ -179,12 +184,12 @@ class Board:
                 states[cards.block] * _WIDEST + place, return_index=True, return_inverse=True
             )
             costs = self._cost_of(outlook, cards.some(first))[like]
-        order = tiers + costs
+        order = costs = tiers + costs
         if ask.gpu_policy is not None and ask.gpu_policy is not self.policy:
             order = tiers + card_costs(part.look, ask.gpu_policy, part.sizes)[here]
         best = _first_lowest(local, order)
         chosen = cards.block[best]
-        self._costs[chosen] = (tiers + costs)[best]
+        self._costs[chosen] = costs[best]
         rows = part.rows
         self.picks[chosen] = here[best] + (rows.start or 0) if isinstance(rows, slice) else rows[here[best]]
 
@@ -213,9 +218,10 @@ class Board:
                 self.scores = np.full(len(is_open), -UNREACHABLE, dtype=np.int64)
             self._open = is_open
         nodes = nodes[blocks]
-        if (nodes < 0).any():
+        if np.count_nonzero(nodes < 0):
             nodes, blocks = nodes[nodes >= 0], blocks[nodes >= 0]
-        self.node_codes[nodes] = np.where(is_open[nodes] == FITS, self._verdicts[blocks], is_open[nodes])
+        closed = is_open[nodes]
+        self.node_codes[nodes] = np.where(closed, closed, self._verdicts[blocks])
         if self.scores is not None:
             self.scores[nodes] = -self._costs[blocks]
 
@@ -263,7 +269,7 @@ def _unlike_the_one_before(cards: Cards, tiers: Ints) -> Ints:
         & (cards.kind[1:] == cards.kind[:-1])
         & (tiers[1:] == tiers[:-1])
     )
-    return (np.concatenate([[True], ~same])).nonzero()[0]
+    return np.concatenate([[True], ~same]).nonzero()[0]
 
 
 def _first_lowest(groups: Ints, values: Ints) -> Ints:

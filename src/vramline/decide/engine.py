@@ -41,7 +41,8 @@ def decide(fleet: Fleet, ask: Ask, rules: Rules, *, now: float, candidates: Code
     if candidates is not None:
         node_codes = np.where(candidates == FITS, node_codes, candidates)
     scores = _score_nodes(fleet, look, ask, board) if board.scores is None else board.scores
-    number = pick_node(fleet, node_codes, scores)
+    fitting_nodes = (node_codes == FITS).nonzero()[0]
+    number = pick_node(fleet, fitting_nodes, scores)
     rows: list[int] = []
     nominated: int | None = None
     if number is not None:
@@ -65,6 +66,7 @@ def decide(fleet: Fleet, ask: Ask, rules: Rules, *, now: float, candidates: Code
         sizes=board.sizes,
         free=scene.free,
         observed=scene.observed,
+        fitting_nodes=fitting_nodes,
         fitting=board.fitting,
         lacking=board.lacking,
         warnings=_warnings(look, board.policy, rows, board.sizes),

@@ -35,6 +35,16 @@ _NEARNESS: tuple[Reason, ...] = (
 )
 """Reasons of cards, nearest to fitting first: which one speaks for a node whose cards disagree."""
 
+_NO_VRAM, _NO_CORES, _NO_SLOT, _STALE = (
+    np.int8(CODE_OF[reason])
+    for reason in (
+        Reason.INSUFFICIENT_VRAM,
+        Reason.INSUFFICIENT_CORES,
+        Reason.NO_SLOT_LEFT,
+        Reason.STALE_OBSERVATION,
+    )
+)
+
 _FAR = 2**40
 """More than any shortfall in MiB, so that the two can share one integer."""
 
@@ -62,12 +72,13 @@ def refuse_for_good(columns: GpuColumns, ask: Ask, sizes: npt.NDArray[np.int64])
 def refuse_for_now(look: Look, ask: Ask, sizes: npt.NDArray[np.int64], codes: Codes) -> Codes:
     """Return for each row FITS or the code of the first rule that refused it; `codes` are those for good."""
     columns = look.columns
-    short = np.where(sizes > look.free, np.int8(CODE_OF[Reason.INSUFFICIENT_VRAM]), np.int8(FITS))
-    short[columns.cores_left < ask.cores] = CODE_OF[Reason.INSUFFICIENT_CORES]
-    short[columns.slots_left < 1] = CODE_OF[Reason.NO_SLOT_LEFT]
+    refused = (sizes > look.free) * _NO_VRAM
+    np.copyto(refused, _NO_CORES, where=columns.cores_left < ask.cores)
+    np.copyto(refused, _NO_SLOT, where=columns.slots_left < 1)
     if look.rules.stale_refuses:
-        short[~look.fresh & look.in_mode(RealtimeMode.STRICT)] = CODE_OF[Reason.STALE_OBSERVATION]
-    return np.where(codes == FITS, short, codes)
+        np.copyto(refused, _STALE, where=~look.fresh & look.in_mode(RealtimeMode.STRICT))
+    np.copyto(refused, codes, where=codes != FITS)  # the first rule that refuses a card comes last here
+    return refused
 
 
 def refuse_nodes(

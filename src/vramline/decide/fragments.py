@@ -12,7 +12,7 @@ are ties: ties go to the lowest node rank, which keeps nodes full or empty.
 """
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -54,8 +54,7 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Cards:
+class Cards(NamedTuple):
     """Cards, node after node: what is left of them, what they are, and to which node b they belong."""
 
     block: Ints
@@ -67,7 +66,7 @@ class Cards:
 
     def some(self, chosen: Ints) -> "Cards":
         """Return some of them."""
-        return Cards(self.block[chosen], self.left[chosen], self.kind[chosen], self.size[chosen])
+        return Cards(*(each[chosen] for each in self))
 
 
 class Standing:
@@ -77,22 +76,21 @@ class Standing:
 
     def __init__(self, by_class: Floats, in_all: Floats) -> None:
         self.by_class = by_class
-        """[3, b, m] How many cards can take an ask of the class; MiB free on those; MiB a pod takes."""
+        """[b, 3, m] How many cards can take an ask of the class; MiB free on those; MiB a pod takes."""
         self.in_all = in_all
-        """[3, b] Milli-CPU left; MiB that the classes could use, each counted as often as the class came; and
+        """[b, 3] Milli-CPU left; MiB that the classes could use, each counted as often as the class came; and
         the same as far as CPU lasts."""
 
     def of(self, blocks: Ints) -> "Standing":
         """Return that of some of the nodes."""
-        return Standing(self.by_class[:, blocks], self.in_all[:, blocks])
+        return Standing(self.by_class.take(blocks, axis=0), self.in_all.take(blocks, axis=0))
 
     def write(self, blocks: Ints, new: "Standing") -> None:
         """Replace that of some of the nodes."""
-        self.by_class[:, blocks], self.in_all[:, blocks] = new.by_class, new.in_all
+        self.by_class[blocks], self.in_all[blocks] = new.by_class, new.in_all
 
 
-@dataclass(frozen=True, slots=True)
-class OnKinds:
+class OnKinds(NamedTuple):
     """What an ask is on each kind k of card."""
 
     cpu: int
@@ -104,8 +102,7 @@ class OnKinds:
     """[k] What it costs to stand on such a card, on which others depend."""
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(NamedTuple):
     """What placements cost, in thousandths of a typical card."""
 
     fragments: Floats
@@ -118,29 +115,31 @@ def take_stock(prospects: Prospects, cards: Cards, starts: Ints, cpu: Ints) -> S
     """Count what the pods to come could use of nodes, the first cards of which are `starts`."""
     sizes = prospects.size[cards.kind]
     hits = cards.left[:, None] >= sizes
-    by_class = np.empty((3, len(starts), len(prospects.count)))
-    np.add.reduceat(hits, starts, axis=0, dtype=np.float64, out=by_class[0])
-    np.add.reduceat(cards.left[:, None] * hits, starts, axis=0, dtype=np.float64, out=by_class[1])
-    np.multiply(sizes[starts], prospects.gpus, out=by_class[2])
-    number, amount, feeds = by_class
-    left = cpu.astype(np.float64)
-    return Standing(by_class, np.array([left, *_usable(prospects, number, amount, feeds, left)]))
+    by_class = np.empty((len(starts), 3, len(prospects.count)))
+    np.add.reduceat(hits, starts, axis=0, dtype=np.float64, out=by_class[:, 0])
+    np.add.reduceat(cards.left[:, None] * hits, starts, axis=0, dtype=np.float64, out=by_class[:, 1])
+    np.multiply(sizes[starts], prospects.gpus, out=by_class[:, 2])
+    in_all = np.empty((len(starts), 3))
+    in_all[:, 0] = cpu
+    number, amount, feeds = by_class[:, 0], by_class[:, 1], by_class[:, 2]
+    in_all[:, 1], in_all[:, 2] = _usable(prospects, number, amount, feeds, in_all[:, 0])
+    return Standing(by_class, in_all)
 
 
 def weigh_singles(prospects: Prospects, standing: Standing, cards: Cards, ask: OnKinds) -> Terms:
     """Return what it costs to take each of these cards alone. `standing` is that of the nodes they are on."""
     there = standing.of(cards.block)
-    number, amount, feeds = there.by_class
-    sizes = prospects.size[cards.kind]
+    by_class, in_all = there.by_class, there.in_all
+    sizes = prospects.size.take(cards.kind, axis=0)
     left, rest = cards.left[:, None], (cards.left - cards.size)[:, None]
     hits, still = left >= sizes, rest >= sizes
-    number = number - hits + still
-    amount = amount - left * hits + rest * still
-    usable, lasting = _usable(prospects, number, amount, feeds, there.in_all[0] - ask.cpu)
+    number = by_class[:, 0] - hits + still
+    amount = by_class[:, 1] - left * hits + rest * still
+    usable, lasting = _usable(prospects, number, amount, by_class[:, 2], in_all[:, 0] - ask.cpu)
     unit = 1000.0 / prospects.reference
     return Terms(
-        fragments=((there.in_all[1] - usable) / prospects.total - cards.size) * unit,
-        without_cpu=((there.in_all[2] - lasting) / prospects.total - cards.size) * unit,
+        fragments=((in_all[:, 1] - usable) / prospects.total - cards.size) * unit,
+        without_cpu=((in_all[:, 2] - lasting) / prospects.total - cards.size) * unit,
         regret=np.zeros(len(rest))
         if ask.worth is None
         else _regret(prospects, cards, ask.worth) * ask.unit[cards.kind],
@@ -153,23 +152,22 @@ def weigh_sets(prospects: Prospects, standing: Standing, taken: Cards, ask: OnKi
 
     Cards of one node stand next to each other.
     """
-    nodes = standing.in_all.shape[1]
-    number, amount, feeds = standing.by_class
+    nodes, in_all, by_class = len(standing.in_all), standing.in_all, standing.by_class
     sizes = prospects.size[taken.kind]
     left, rest = taken.left[:, None], (taken.left - taken.size)[:, None]
     hits, still = left >= sizes, rest >= sizes
-    number, amount = number.copy(), amount.copy()
+    number, amount = by_class[:, 0].copy(), by_class[:, 1].copy()
     first = np.concatenate([[True], taken.block[1:] != taken.block[:-1]])[: len(left)].nonzero()[0]
     if len(first):
         there = taken.block[first]
         number[there] += np.add.reduceat(still.astype(np.float64) - hits, first, axis=0)
         amount[there] += np.add.reduceat(rest * still - left * hits, first, axis=0)
-    usable, lasting = _usable(prospects, number, amount, feeds, standing.in_all[0] - ask.cpu)
+    usable, lasting = _usable(prospects, number, amount, by_class[:, 2], in_all[:, 0] - ask.cpu)
     wanted = np.bincount(taken.block, weights=taken.size, minlength=nodes)
     unit = 1000.0 / prospects.reference
     return Terms(
-        fragments=((standing.in_all[1] - usable) / prospects.total - wanted) * unit,
-        without_cpu=((standing.in_all[2] - lasting) / prospects.total - wanted) * unit,
+        fragments=((in_all[:, 1] - usable) / prospects.total - wanted) * unit,
+        without_cpu=((in_all[:, 2] - lasting) / prospects.total - wanted) * unit,
         regret=np.zeros(nodes),
         scarcity=np.bincount(taken.block, weights=ask.scarcity[taken.kind], minlength=nodes).astype(
             np.float64
@@ -179,13 +177,15 @@ def weigh_sets(prospects: Prospects, standing: Standing, taken: Cards, ask: OnKi
 
 def weigh_cpu(prospects: Prospects, standing: Standing, cpu: int) -> Terms:
     """Return what a pod without GPUs spoils on each node."""
-    number, amount, feeds = standing.by_class
-    usable, lasting = _usable(prospects, number, amount, feeds, standing.in_all[0] - cpu)
+    by_class, in_all = standing.by_class, standing.in_all
+    usable, lasting = _usable(
+        prospects, by_class[:, 0], by_class[:, 1], by_class[:, 2], in_all[:, 0] - cpu
+    )
     unit = 1000.0 / prospects.reference
     nothing = np.zeros(len(usable))
     return Terms(
-        fragments=(standing.in_all[1] - usable) / prospects.total * unit,
-        without_cpu=(standing.in_all[2] - lasting) / prospects.total * unit,
+        fragments=(in_all[:, 1] - usable) / prospects.total * unit,
+        without_cpu=(in_all[:, 2] - lasting) / prospects.total * unit,
         regret=nothing,
         scarcity=nothing,
     )

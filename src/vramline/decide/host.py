@@ -18,6 +18,11 @@ __all__ = ["host_refusal", "refuse_by_pool", "refuse_by_room", "refuse_by_wishes
 
 Codes = npt.NDArray[np.int8]
 
+_NO_PLACE, _NO_CPU, _NO_MEMORY = (
+    np.int8(CODE_OF[reason])
+    for reason in (Reason.TOO_MANY_PODS, Reason.INSUFFICIENT_CPU, Reason.INSUFFICIENT_MEMORY)
+)
+
 
 def refuse_by_wishes(fleet: Fleet, needs: HostNeeds) -> Codes:
     """Return by node number FITS or why the node's state or labels rule it out for these wishes."""
@@ -31,15 +36,13 @@ def refuse_by_wishes(fleet: Fleet, needs: HostNeeds) -> Codes:
 
 def refuse_by_room(codes: Codes, hosts: HostColumns, needs: HostNeeds) -> Codes:
     """Return `codes` with the nodes refused as well that lack CPU, memory or a place for one more pod."""
-    codes = codes.copy()
     size = len(codes)
-    for short, reason in (
-        (hosts.pods[:size] < 1, Reason.TOO_MANY_PODS),
-        (hosts.cpu_milli[:size] < needs.cpu_milli, Reason.INSUFFICIENT_CPU),
-        (hosts.memory_bytes[:size] < needs.memory_bytes, Reason.INSUFFICIENT_MEMORY),
-    ):
-        codes[short & (codes == FITS)] = CODE_OF[reason]
-    return codes
+    refused = np.zeros(size, dtype=np.int8)
+    np.copyto(refused, _NO_MEMORY, where=hosts.memory_bytes[:size] < needs.memory_bytes)
+    np.copyto(refused, _NO_CPU, where=hosts.cpu_milli[:size] < needs.cpu_milli)
+    np.copyto(refused, _NO_PLACE, where=hosts.pods[:size] < 1)
+    np.copyto(refused, codes, where=codes != FITS)  # the first rule that refuses a node comes last here
+    return refused
 
 
 def refuse_by_pool(codes: Codes, fleet: Fleet, needs: HostNeeds) -> Codes:

@@ -15,13 +15,13 @@ Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int8]
 
 
-def pick_node(fleet: Fleet, node_codes: Codes, scores: Ints) -> int | None:
-    """Return the number of the best node, or None if none fits."""
-    fitting = (node_codes == FITS).nonzero()[0]
+def pick_node(fleet: Fleet, fitting: Ints, scores: Ints) -> int | None:
+    """Return the number of the best of the nodes that fit, or None if none does."""
     if not len(fitting):
         return None
-    best = fitting[scores[fitting] == scores[fitting].max()]
-    return int(best[np.argmin(fleet.rank()[best])])
+    theirs = scores.take(fitting)
+    best = fitting[theirs == theirs.max()]
+    return int(best[fleet.rank().take(best).argmin()])
 
 
 def pick_cards(columns: GpuColumns, ask: Ask, row_codes: Codes, costs: Ints) -> list[int]:

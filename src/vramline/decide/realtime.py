@@ -5,7 +5,7 @@ warning    decides by the books, prefers cards that strict would have accepted, 
 disabled   decides by the books alone
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +22,7 @@ KNOWN, UNKNOWN, STRICT_REFUSES = 0, 1, 2
 """Tiers of preference, best first. A card nobody saw never ranks above one that was seen."""
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(NamedTuple):
     """What the cards say at one moment, by row, and the rules by which they are asked."""
 
     columns: GpuColumns
@@ -65,10 +64,12 @@ def look_at_cards(columns: GpuColumns, rules: Rules, *, now: float) -> Look:
 
 
 def prefer(look: Look, sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return each card's tier. It outranks every policy score."""
+    """Return the tier of each card that fits. It outranks every policy score."""
     if look.modes is None and look.rules.mode is RealtimeMode.DISABLED:
         return np.zeros(len(sizes), dtype=np.int64)
     tiers = np.where(look.fresh, KNOWN, UNKNOWN)
+    if look.modes is None and look.rules.mode is RealtimeMode.STRICT:
+        return tiers  # what fits there is what strict accepts
     refused = look.strict_free < sizes
     if look.rules.stale_refuses:
         refused |= ~look.fresh

@@ -30,6 +30,8 @@ _HAIR = 1e-3
 """Seconds before its end at which it is looked again whether an observation counts: sums are not exact."""
 _MOST_STATES = 100_000
 """So many states of nodes are told apart before counting starts anew."""
+_MARKS = 64
+"""So many single changes, or more, are remembered: nobody has to look for them among all blocks."""
 _KEPT = 4
 """Sets of rules whose scenes are kept: pods and nodes may have a mode of their own."""
 
@@ -61,6 +63,8 @@ class Scene:
         """What is built upon the scene. `fork()` of each returns the same for a copy of the fleet."""
         self.loans = Loans()
         """`free` and `observed` are handed out without a copy."""
+        self._marked: list[int] = []
+        """The block that changed, for each of the last versions, as long as it was one at a time."""
         self._sizes: dict[Size, Ints] = {}
         self._states = np.zeros(len(columns.blocks), dtype=np.int64)
         self._state_numbers: dict[tuple[bytes, bytes, int], int] = {}
@@ -78,6 +82,7 @@ class Scene:
         copy.__dict__.update(self.__dict__)
         copy.loans = Loans(self.loans.give())
         copy.stamps, copy.cpu, copy._sizes = self.stamps.copy(), self.cpu.copy(), dict(self._sizes)
+        copy._marked = list(self._marked)
         copy._states, copy._state_numbers = self._states.copy(), dict(self._state_numbers)
         copy.built = {name: each.fork() for name, each in self.built.items()}
         return copy
@@ -105,9 +110,11 @@ class Scene:
 
     def look_at(self, columns: GpuColumns, rows: Rows, *, now: float) -> Look:
         """Return the look at some rows, which `columns` are a part of."""
+        free, fresh = self.free[rows], self.fresh[rows]
+        strict_free = free if self.strict_free is self.free else self.strict_free[rows]
+        observed = fresh if self.observed is self.fresh else self.observed[rows]
         modes = None if self.modes is None else self.modes[rows]
-        free, strict_free = self.free[rows], self.strict_free[rows]
-        return Look(columns, self.rules, now, free, strict_free, self.fresh[rows], self.observed[rows], modes)
+        return Look(columns, self.rules, now, free, strict_free, fresh, observed, modes)
 
     def sizes_of(self, columns: GpuColumns, size: Size) -> Ints:
         """Return what a size means on each card. Not to be written to."""
@@ -133,11 +140,18 @@ class Scene:
 
     def changed_since(self, version: int) -> Ints:
         """Return the blocks that changed after this version of the scene."""
-        if version == self.version:
-            return np.zeros(0, dtype=np.int64)
+        missed = self.version - version
+        if missed <= len(self._marked):
+            return np.array(sorted(set(self._marked[-missed:] if missed else ())), dtype=np.int64)
         return (self.stamps > version).nonzero()[0]
 
     def _mark(self, blocks: Ints) -> None:
+        if len(blocks) == 1:
+            self._marked.append(int(blocks[0]))
+            if len(self._marked) > 2 * _MARKS:
+                del self._marked[:_MARKS]
+        else:
+            self._marked.clear()
         self.version += 1
         self.stamps[blocks] = self.version
 
@@ -146,9 +160,11 @@ class Scene:
         look = look_at_cards(part, self.rules, now=now)
         if self.loans.must_copy:
             self._own_arrays()
-        pairs = ((self.free, look.free), (self.strict_free, look.strict_free), (self.fresh, look.fresh))
-        for kept, seen in (*pairs, (self.observed, look.observed)):
-            kept[rows] = seen
+        self.free[rows], self.fresh[rows] = look.free, look.fresh
+        if self.strict_free is not self.free:
+            self.strict_free[rows] = look.strict_free
+        if self.observed is not self.fresh:
+            self.observed[rows] = look.observed
         if look.modes is not None and self.modes is not None:
             self.modes[rows] = look.modes
         self.left[rows] = _left(part, look.free)
@@ -173,8 +189,9 @@ class Scene:
             nodes = np.arange(min(len(self._block_of_node), len(hosts.cpu_milli)))
         nodes = nodes[self._block_of_node[nodes] >= 0]
         blocks = self._block_of_node[nodes]
-        self.cpu[blocks] = np.minimum(hosts.cpu_milli[nodes], _MOST_CPU)
-        self._mark(blocks)
+        if len(blocks):
+            self.cpu[blocks] = np.minimum(hosts.cpu_milli[nodes], _MOST_CPU)
+            self._mark(blocks)
         self._hosts, self._hosts_seen = hosts, hosts.version
 
 

@@ -72,7 +72,7 @@ class Survey:
 
     def __init__(self, fleet: Fleet, decision: Decision) -> None:
         self._fleet, self._decision = fleet, decision
-        self._fits = (decision.node_codes == FITS).nonzero()[0]
+        self._fits = decision.fitting_nodes
         self.nodes = fleet.live_count
         self.fitting_nodes = len(self._fits)
         self.speaks = None if decision.placement is not None else self._reason_of_pod()
@@ -100,10 +100,10 @@ class Survey:
     def best(self, most: int) -> Ints:
         """Return the numbers of the best nodes that fit, best first."""
         fits, rank = self._fits, self._fleet.rank()
-        scores = self._decision.scores[fits]
+        scores = self._decision.scores.take(fits)
         if len(fits) > most:
-            top = scores >= np.partition(scores, -most)[-most]
-            fits, scores = fits[top], scores[top]
+            top = (scores >= np.partition(scores, -most)[-most]).nonzero()[0]
+            fits, scores = fits.take(top), scores.take(top)
         if len(fits) > _FEW:
             last = scores.min()
             above, ties = fits[scores > last], fits[scores == last]

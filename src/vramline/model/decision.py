@@ -59,6 +59,8 @@ class Decision:
     free: npt.NDArray[np.int64]
     observed: npt.NDArray[np.bool_]
     """Whether `free` rests on a fresh observation rather than on the books."""
+    fitting_nodes: npt.NDArray[np.int64]
+    """The numbers of the nodes that fit, ascending."""
     fitting: npt.NDArray[np.int64]
     """By block of cards: how many fit and may be taken together."""
     lacking: npt.NDArray[np.int64]

@@ -6,7 +6,7 @@ import numpy.typing as npt
 from vramline.decide.board import Board, board_of
 from vramline.decide.filters import shortfall
 from vramline.decide.idle import idle_cards
-from vramline.decide.pick import pick_cards, pick_node, pick_waiting_node
+from vramline.decide.pick import best_nodes, pick_cards, pick_node, pick_waiting_node
 from vramline.decide.realtime import Look, prefer
 from vramline.decide.scene import Scene, scene_of
 from vramline.decide.scores import TIER, UNREACHABLE, card_costs, chosen_cost, node_costs, with_tiers
@@ -42,7 +42,8 @@ def decide(fleet: Fleet, ask: Ask, rules: Rules, *, now: float, candidates: Code
         node_codes = np.where(candidates == FITS, node_codes, candidates)
     scores = _score_nodes(fleet, look, ask, board) if board.scores is None else board.scores
     fitting_nodes = (node_codes == FITS).nonzero()[0]
-    number = pick_node(fleet, fitting_nodes, scores)
+    best = best_nodes(fitting_nodes, scores)
+    number = pick_node(fleet, best)
     rows: list[int] = []
     nominated: int | None = None
     if number is not None:
@@ -67,6 +68,7 @@ def decide(fleet: Fleet, ask: Ask, rules: Rules, *, now: float, candidates: Code
         free=scene.free,
         observed=scene.observed,
         fitting_nodes=fitting_nodes,
+        best_nodes=best,
         fitting=board.fitting,
         lacking=board.lacking,
         warnings=_warnings(look, board.policy, rows, board.sizes),

@@ -9,19 +9,23 @@ from vramline.model.columns import GpuColumns
 from vramline.model.fleet import Fleet
 from vramline.model.reason import CODE_OF, FITS, Reason
 
-__all__ = ["pick_cards", "pick_node", "pick_waiting_node"]
+__all__ = ["best_nodes", "pick_cards", "pick_node", "pick_waiting_node"]
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int8]
 
 
-def pick_node(fleet: Fleet, fitting: Ints, scores: Ints) -> int | None:
-    """Return the number of the best of the nodes that fit, or None if none does."""
+def best_nodes(fitting: Ints, scores: Ints) -> Ints:
+    """Return the numbers of those nodes that have the highest score."""
     if not len(fitting):
-        return None
+        return fitting
     theirs = scores.take(fitting)
-    best = fitting[theirs == theirs.max()]
-    return int(best[fleet.rank().take(best).argmin()])
+    return fitting[theirs == theirs.max()]
+
+
+def pick_node(fleet: Fleet, best: Ints) -> int | None:
+    """Return the first by rank of the nodes that are best, or None if there is none."""
+    return int(best[fleet.rank().take(best).argmin()]) if len(best) else None
 
 
 def pick_cards(columns: GpuColumns, ask: Ask, row_codes: Codes, costs: Ints) -> list[int]:

@@ -21,7 +21,7 @@ from vramline.decide.fragments import (
 from vramline.decide.prospects import Prospects
 from vramline.decide.scene import Scene
 from vramline.decide.scores import TIER, node_terms
-from vramline.decide.weighing import THINKS_AHEAD, best_fitting, outlook_of
+from vramline.decide.weighing import THINKS_AHEAD, best_fitting, last_outlook
 from vramline.model.ask import Ask, PolicyName
 from vramline.model.decision import Decision
 from vramline.model.fleet import Fleet
@@ -53,7 +53,7 @@ def keep_terms(fleet: Fleet, decision: Decision, numbers: Ints) -> Callable[[], 
     scene, board = decision.judged_by
     blocks = np.array([fleet.block_of(number) for number in numbers.tolist()], dtype=np.int64)
     if board.scores is not None:
-        outlook = outlook_of(fleet, scene)
+        outlook = last_outlook(scene)
         cards = _cards_taken(fleet, scene, board, ask, blocks)
         weigh = weigh_singles if ask.gpus == 1 else weigh_sets
         terms = partial(weigh, outlook.prospects, outlook.standing.of(blocks), cards, board.meaning)

@@ -23,6 +23,7 @@ __all__ = [
     "THINKS_AHEAD",
     "Outlook",
     "best_fitting",
+    "last_outlook",
     "on_kinds_of",
     "outlook_of",
     "weigh_blocks_for_cpu",
@@ -74,6 +75,12 @@ def outlook_of(fleet: Fleet, scene: Scene) -> Outlook:
     if known is None or known.prospects is not prospects:
         known = scene.built["outlook"] = Outlook(fleet, scene, prospects)
     known.renew(fleet, scene)
+    return known
+
+
+def last_outlook(scene: Scene) -> Outlook:
+    """Return the outlook that was last asked for."""
+    known: Outlook = scene.built["outlook"]
     return known
 
 

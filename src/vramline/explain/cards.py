@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from vramline.errors import InvariantError
-from vramline.explain.figures import Basis, Figures, age_at, figures_at, is_fresh, requested_on, reserved_on
+from vramline.explain.figures import Basis, Figures, age_at, figures_at, is_fresh, requested_on, reserved_in
 from vramline.explain.ghosts import ghosts_on, say_ghost, say_strangers
 from vramline.explain.text import clip, seconds
 from vramline.model.claim import Claim, ClaimState
@@ -135,7 +135,7 @@ def card_state(
         usable_mib=figures.usable,
         held_mib=figures.held,
         releasing_mib=figures.releasing,
-        reserved_mib=reserved_on(fleet, uuid),
+        reserved_mib=reserved_in(claims),
         requested_mib=requested,
         unmanaged_mib=figures.unmanaged,
         margin_mib=figures.margin,

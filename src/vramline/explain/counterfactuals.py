@@ -95,7 +95,7 @@ class _Search:
 
     def nearest_nodes(self) -> Iterator[tuple[str, int]]:
         """Return the nearest nodes that are refused for their cards alone, with the MiB they lack."""
-        for number in self.survey.first(_NODES_TRIED, among=CARD_CODES).tolist():
+        for number in self.survey.nearest(_NODES_TRIED, CARD_CODES).tolist():
             lacking = int(self.survey.lacking[number])
             yield self.fleet.name_of(number), 0 if lacking >= UNREACHABLE else lacking
 

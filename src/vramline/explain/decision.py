@@ -132,6 +132,7 @@ def seal_decision(
             f" which is at {fleet.generation}"
         )
     survey = Survey(fleet, decision)
+    lines = keep_lines(fleet, decision, survey.first(most_nodes)) if most_nodes != 0 else list
     best = survey.best(_ALTERNATIVES)
     scores = decision.scores[best].tolist()
     names = map(fleet.name_of, best.tolist())
@@ -149,5 +150,4 @@ def seal_decision(
         ledger_version=decision.ledger_version,
         generation=decision.generation,
     )
-    lines = keep_lines(fleet, decision, survey.first(most_nodes)) if most_nodes != 0 else list
     return SealedDecision(brief, lines, keep_terms(fleet, decision, best) if len(best) else list)

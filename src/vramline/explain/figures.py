@@ -1,12 +1,14 @@
 """The numbers of one card on the basis that counted: `usable − margin − held − unmanaged == free`."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from vramline.model.claim import Claim
 from vramline.model.columns import NEVER
 from vramline.model.fleet import Fleet
 
-__all__ = ["Basis", "Figures", "age_at", "figures_at", "is_fresh", "requested_on", "reserved_on", "rows_of"]
+__all__ = ["Basis", "Figures", "age_at", "figures_at", "is_fresh", "requested_on", "reserved_in", "rows_of"]
 
 Basis = Literal["books", "observed"]
 """What `free` rests on: the claims alone, or a fresh look at the card as well."""
@@ -61,9 +63,9 @@ def is_fresh(fleet: Fleet, row: int, *, now: float, max_age_s: float) -> bool:
     return fleet.columns.is_fresh(row, now=now, max_age_s=max_age_s)
 
 
-def reserved_on(fleet: Fleet, uuid: str) -> int:
-    """Return what is reserved in advance on a card, in MiB."""
-    return sum(claim.mib for claim in fleet.ledger.of_card(uuid) if claim.until is not None)
+def reserved_in(claims: Iterable[Claim]) -> int:
+    """Return how much of these claims is reserved in advance, in MiB."""
+    return sum(claim.mib for claim in claims if claim.until is not None)
 
 
 def requested_on(fleet: Fleet, uuid: str) -> int:

@@ -8,7 +8,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from vramline.explain.figures import Basis, requested_on, reserved_on, rows_of
+from vramline.explain.figures import Basis, requested_on, reserved_in, rows_of
+from vramline.model.claim import Claim
 from vramline.model.columns import NEVER, NO_LIMIT
 from vramline.model.decision import Decision
 from vramline.model.fleet import Fleet
@@ -93,8 +94,8 @@ class _Head(msgspec.Struct, frozen=True):
     reason: Reason | None
     detail: str
     gpus: tuple[PhysicalGpu, ...]
-    reserved: list[int]
-    """MiB reserved in advance, by card."""
+    claims: list[tuple[Claim, ...]]
+    """By card."""
     requested: list[int]
     """MiB requested as memory of the machine, by card."""
     score: int
@@ -109,8 +110,8 @@ def _head(fleet: Fleet, decision: Decision, number: int) -> _Head:
         reason=REASON_OF.get(int(decision.node_codes[number])),
         detail="" if node is None or node.problem is None else node.problem.detail,
         gpus=gpus,
-        reserved=[reserved_on(fleet, gpu.uuid) for gpu in gpus],
-        requested=[requested_on(fleet, gpu.uuid) for gpu in gpus],
+        claims=[fleet.ledger.of_card(gpu.uuid) for gpu in gpus],
+        requested=[requested_on(fleet, gpu.uuid) if gpu.unified else 0 for gpu in gpus],
         score=int(decision.scores[number]),
     )
 
@@ -125,8 +126,10 @@ def _write(heads: list[_Head], figures: dict[str, Figures], margin: int, at: flo
             reason=head.reason,
             detail=head.detail,
             gpus=[
-                _card_line(gpu, next(rows) | {"reserved": reserved, "requested": requested}, margin, at)
-                for gpu, reserved, requested in zip(head.gpus, head.reserved, head.requested, strict=True)
+                _card_line(
+                    gpu, next(rows) | {"reserved": reserved_in(claims), "requested": requested}, margin, at
+                )
+                for gpu, claims, requested in zip(head.gpus, head.claims, head.requested, strict=True)
             ],
             score=head.score if head.reason is None else None,
         )

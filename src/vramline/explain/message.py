@@ -86,7 +86,7 @@ def _detail(fleet: Fleet, decision: Decision, survey: Survey) -> str:
     """Say with numbers how near the nearest node came, where there is a number to say."""
     if survey.speaks is None:
         return ""
-    same = survey.first(1, among=(CODE_OF[survey.speaks],))
+    same = survey.nearest(1, (CODE_OF[survey.speaks],))
     if not len(same):
         return ""
     nearest = int(same[0])

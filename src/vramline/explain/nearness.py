@@ -72,9 +72,9 @@ class Survey:
 
     def __init__(self, fleet: Fleet, decision: Decision) -> None:
         self._fleet, self._decision = fleet, decision
-        self._fits = decision.fitting_nodes
+        self._listed = np.zeros(0, dtype=np.int64)
         self.nodes = fleet.live_count
-        self.fitting_nodes = len(self._fits)
+        self.fitting_nodes = len(decision.fitting_nodes)
         self.speaks = None if decision.placement is not None else self._reason_of_pod()
         """The reason of the pod; None: it was placed."""
 
@@ -99,7 +99,11 @@ class Survey:
 
     def best(self, most: int) -> Ints:
         """Return the numbers of the best nodes that fit, best first."""
-        fits, rank = self._fits, self._fleet.rank()
+        ties, rank = self._decision.best_nodes, self._fleet.rank()
+        if len(ties) >= min(most, self.fitting_nodes):
+            ties = _lowest(ties, rank, most)
+            return ties[rank.take(ties).argsort()]
+        fits = self._decision.fitting_nodes
         scores = self._decision.scores.take(fits)
         if len(fits) > most:
             top = (scores >= np.partition(scores, -most)[-most]).nonzero()[0]
@@ -107,20 +111,25 @@ class Survey:
         if len(fits) > _FEW:
             last = scores.min()
             above, ties = fits[scores > last], fits[scores == last]
-            wanted = most - len(above)
-            fits = np.concatenate([above, ties[rank[ties].argpartition(wanted - 1)[:wanted]]])
-            scores = self._decision.scores[fits]
-        order: Ints = fits[np.lexsort((rank[fits], -scores))[:most]]
+            fits = np.concatenate([above, _lowest(ties, rank, most - len(above))])
+            scores = self._decision.scores.take(fits)
+        order: Ints = fits[np.lexsort((rank.take(fits), -scores))[:most]]
         return order
 
-    def first(self, most: int | None, *, among: tuple[int, ...] | None = None) -> Ints:
-        """Return the numbers of the first nodes in that order (None: all), of those with these codes."""
-        if among is None and most is not None and most <= self.fitting_nodes:
+    def first(self, most: int | None) -> Ints:
+        """Return the numbers of the first nodes in that order (None: all)."""
+        if most is not None and most <= self.fitting_nodes:
             return self.best(most)
-        numbers = self._live
-        if among is not None:
-            numbers = numbers[_is_one_of(among)[self._decision.node_codes[numbers]]]
-        return _first_by(self._keys, numbers, most)
+        self._listed = _first_by(self._keys, self._live, most)
+        return self._listed
+
+    def nearest(self, most: int, codes: tuple[int, ...]) -> Ints:
+        """Return the numbers of the first nodes in that order that have one of these codes."""
+        wanted, node_codes = _is_one_of(codes), self._decision.node_codes
+        listed = self._listed[wanted[node_codes[self._listed]]]
+        if len(listed) >= most:  # the first of all nodes were listed before, so these are the first of theirs
+            return listed[:most]
+        return _first_by(self._keys, self._live[wanted[node_codes[self._live]]], most)
 
     def _reason_of_pod(self) -> Reason:
         """Return the reason of the nearest miss, or else the most frequent one among nodes with GPUs."""
@@ -144,13 +153,20 @@ class Survey:
     def _keys(self) -> tuple[Key, ...]:
         """By what nodes are ordered, one after the other: how near their reason is, and how near they are."""
         codes = self._decision.node_codes
+        keys: list[Key] = [lambda numbers: _PLACE_OF_CODE[codes[numbers]]]
+        if self.fitting_nodes:
+            keys.append(lambda numbers: np.where(codes[numbers] == FITS, -self._decision.scores[numbers], 0))
         return (
-            lambda numbers: _PLACE_OF_CODE[codes[numbers]],
-            lambda numbers: np.where(codes[numbers] == FITS, -self._decision.scores[numbers], 0),
+            *keys,
             lambda numbers: np.where(_BY_MEMORY[codes[numbers]], self.lacking[numbers], 0),
             lambda numbers: np.where(_BY_MEMORY[codes[numbers]], -self.fitting[numbers], 0),
             lambda numbers: self._fleet.rank()[numbers],
         )
+
+
+def _lowest(numbers: Ints, rank: Ints, most: int) -> Ints:
+    """Return those `most` of `numbers` that come first by rank, in no order."""
+    return numbers[rank.take(numbers).argpartition(most - 1)[:most]] if len(numbers) > most else numbers
 
 
 def _first_by(keys: tuple[Key, ...], numbers: Ints, most: int | None) -> Ints:

@@ -61,6 +61,8 @@ class Decision:
     """Whether `free` rests on a fresh observation rather than on the books."""
     fitting_nodes: npt.NDArray[np.int64]
     """The numbers of the nodes that fit, ascending."""
+    best_nodes: npt.NDArray[np.int64]
+    """Those of them with the highest score."""
     fitting: npt.NDArray[np.int64]
     """By block of cards: how many fit and may be taken together."""
     lacking: npt.NDArray[np.int64]

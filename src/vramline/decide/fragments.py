@@ -178,9 +178,7 @@ def weigh_sets(prospects: Prospects, standing: Standing, taken: Cards, ask: OnKi
 def weigh_cpu(prospects: Prospects, standing: Standing, cpu: int) -> Terms:
     """Return what a pod without GPUs spoils on each node."""
     by_class, in_all = standing.by_class, standing.in_all
-    usable, lasting = _usable(
-        prospects, by_class[:, 0], by_class[:, 1], by_class[:, 2], in_all[:, 0] - cpu
-    )
+    usable, lasting = _usable(prospects, by_class[:, 0], by_class[:, 1], by_class[:, 2], in_all[:, 0] - cpu)
     unit = 1000.0 / prospects.reference
     nothing = np.zeros(len(usable))
     return Terms(

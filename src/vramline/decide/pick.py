@@ -20,7 +20,8 @@ def best_nodes(fitting: Ints, scores: Ints) -> Ints:
     if not len(fitting):
         return fitting
     theirs = scores.take(fitting)
-    return fitting[theirs == theirs.max()]
+    best: Ints = fitting[theirs == theirs.max()]
+    return best
 
 
 def pick_node(fleet: Fleet, best: Ints) -> int | None:

@@ -98,8 +98,6 @@ class Fleet:
         self._picture: tuple[str, int, Fleet] | None = None
         self._gathered: set[str] | None = None
         self._rank: npt.NDArray[np.int64] | None = None
-        self._live: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
-        """Ranks, and the nodes that are there by them."""
         self._node_codes: npt.NDArray[np.int8] | None = None
 
     def copy(self) -> "Fleet":
@@ -194,11 +192,8 @@ class Fleet:
         return len(self._places)
 
     def live_numbers(self) -> npt.NDArray[np.int64]:
-        """Return the indices of all nodes that are there. Not to be written to."""
-        rank = self.rank()
-        if self._live is None or self._live[0] is not rank:
-            self._live = rank, (rank < len(self._numbers)).nonzero()[0]
-        return self._live[1]
+        """Return the indices of all nodes that are there."""
+        return (self.rank() < len(self._numbers)).nonzero()[0]
 
     def rank(self) -> npt.NDArray[np.int64]:
         """Return each node's rank by name, indexed by node number: the stable tie-break."""

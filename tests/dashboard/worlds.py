@@ -98,4 +98,4 @@ def first_messages(scene: Scene, count: int) -> list[str]:
                 break
         return heard
 
-    return asyncio.run(asyncio.wait_for(listen(), timeout=20.0))
+    return asyncio.run(asyncio.wait_for(listen(), timeout=60.0))

@@ -27,6 +27,7 @@ from vramline.bench.processes import (
     wait_for,
 )
 from vramline.errors import TransientError
+from vramline.telemetry.metrics import Gauge
 
 __all__ = ["CallFigures", "ExtenderFigures", "measure_extender"]
 
@@ -110,6 +111,7 @@ def measure_extender(shape: PopulationShape, *, progress: Report) -> ExtenderFig
         began = time.monotonic()
         wait_for(lambda: _is_ready(scheduler), scheduler, "the scheduler")
         start_s = time.monotonic() - began
+        wait_for(lambda: _leads(scheduler), scheduler, "the election")  # before it, nothing is bound
         with Caller(scheduler) as to_scheduler, Caller(floor) as to_floor:
             run = _Run(population, (scheduler, to_scheduler), (floor, to_floor))
             run.place_all(progress)
@@ -202,3 +204,8 @@ def _ratio(call: CallFigures, floor: CallFigures) -> float:
 
 def _is_ready(scheduler: ServerProcess) -> bool | None:
     return True if look(scheduler, "/readyz").get("status") == "ready" else None
+
+
+def _leads(scheduler: ServerProcess) -> bool | None:
+    with Caller(scheduler) as caller:
+        return True if f"{Gauge.LEADING.metric} 1.0\n".encode() in caller.read("/metrics") else None

@@ -87,8 +87,12 @@ class Caller:
 
     def get(self, path: str) -> Any:  # noqa: ANN401 — whatever the JSON says
         """Return what is at an address."""
+        return msgspec.json.decode(self.read(path))
+
+    def read(self, path: str) -> bytes:
+        """Return what is at an address, as it is."""
         self._connection.request("GET", path)
-        return msgspec.json.decode(self._connection.getresponse().read())
+        return self._connection.getresponse().read()
 
     def __enter__(self) -> Self:
         return self

@@ -55,7 +55,7 @@ def test_two_nodes_of_one_machine_run_their_own_pods(
     for node in nodes:
         pod = start(admin, node, busybox_pod(f"on-{node.name}", "echo here is $HOSTNAME"))
 
-        assert node.logs("default", f"on-{node.name}") == f"here is on-{node.name}\n"
+        assert node.words("default", f"on-{node.name}") == f"here is on-{node.name}\n"
         assert node.run("default", f"on-{node.name}", "cat", "/proc/1/comm") == "sh\n"
         assert node.processes_of(pod["metadata"]["uid"])
         addresses.add(pod["status"]["podIP"])
@@ -72,6 +72,7 @@ def test_kubectl_reads_the_log_of_a_pod_on_localhost(
     admin: httpx.Client, plane: ControlPlane, nodes: tuple[RealNode, RealNode]
 ) -> None:
     start(admin, nodes[0], busybox_pod("talker", "echo words"))
+    nodes[0].words("default", "talker")
     command = [plane.commands["kubectl"], f"--kubeconfig={plane.folder / 'admin.kubeconfig'}"]
     command += ["logs", "--insecure-skip-tls-verify-backend", "talker"]
 

@@ -45,8 +45,7 @@ def test_a_pod_gets_a_slot_from_kubelet_and_its_card_from_vramline(world: Plugin
 
     allocation = json.loads(pod["metadata"]["annotations"]["vramline.io/allocation"])
     [card] = allocation["gpus"]
-    wait_until(lambda: world.node.logs("default", "first") != "", "the pod's words")
-    assert world.node.logs("default", "first") == f"{card['uuid']}\n"
+    assert world.node.words("default", "first") == f"{card['uuid']}\n"
     assert [each.device for each in world.held() if each.pod == "first"] == ["slot-00000"]
     assert world.promised()["default/first"] == card["uuid"]
 

@@ -116,7 +116,7 @@ def test_a_container_sees_the_card_of_its_claim_and_no_other(
     admin: httpx.Client, node: RealNode, worker: dict[str, Any]
 ) -> None:
     assert worker["spec"]["nodeName"] == NODE
-    assert node.logs("team", "worker") == f"sees {card_of(worker)}\n"
+    assert node.words("team", "worker") == f"sees {card_of(worker)}\n"
     assert f"NVIDIA_VISIBLE_DEVICES={card_of(worker)}\n" in node.run("team", "worker", "env")
     assert held_by(admin, worker["metadata"]["uid"]) == [card_of(worker)]
 
@@ -144,7 +144,7 @@ def test_two_pods_that_do_not_fit_on_one_card_see_different_ones(
     large = wait_for_pod(admin, "team", "large", is_running)
 
     assert {card_of(large), card_of(worker)} == set(CARDS)
-    assert node.logs("team", "large") == f"sees {card_of(large)}\n"
+    assert node.words("team", "large") == f"sees {card_of(large)}\n"
 
 
 def test_a_container_that_starts_again_sees_the_same_card_whatever_its_tenant_writes(
@@ -159,7 +159,7 @@ def test_a_container_that_starts_again_sees_the_same_card_whatever_its_tenant_wr
 
     assert (refused.status_code, accepted.status_code) == (httpx.codes.FORBIDDEN, httpx.codes.OK)
     assert container_of(again)[1] == container_of(worker)[1] + 1
-    assert node.logs("team", "worker") == f"sees {card_of(worker)}\n"
+    assert node.words("team", "worker") == f"sees {card_of(worker)}\n"
 
 
 def annotate(client: httpx.Client, key: str, value: str) -> httpx.Response:

@@ -158,7 +158,7 @@ def test_a_shared_card_is_held_by_a_reservation_pod_and_seen_by_the_container(
     assert promised(admin) == {card_of(first): ["team/first"]}
     assert card_of(first) in reserved_cards(admin)
     assert RESOURCE not in first["spec"]["containers"][0]["resources"].get("limits", {})
-    assert node.logs("team", "first") == f"sees {card_of(first)}\n"
+    assert node.words("team", "first") == f"sees {card_of(first)}\n"
     seen = node.run("team", "first", "env")
     assert f"NVIDIA_VISIBLE_DEVICES={card_of(first)}\n" in seen
     assert "GPU_PORTION=0.46\n" in seen, "11,000 of 24,000 MiB, as KAI tells it"
@@ -187,7 +187,7 @@ def test_a_container_that_starts_again_sees_the_same_card(
         ),
     )
 
-    assert node.logs("team", "first") == f"sees {card_of(first)}\n"
+    assert node.words("team", "first") == f"sees {card_of(first)}\n"
 
 
 def test_a_second_pod_on_the_card_needs_no_second_reservation(
@@ -202,7 +202,7 @@ def test_a_second_pod_on_the_card_needs_no_second_reservation(
     vramline.child.check()
 
     assert card_of(second) == card_of(first)
-    assert node.logs("team", "second") == f"sees {card_of(first)}\n"
+    assert node.words("team", "second") == f"sees {card_of(first)}\n"
     assert {each["metadata"]["uid"] for each in reservations(admin)} == before
     assert promised(admin)[card_of(first)] == ["team/first", "team/second"]
 

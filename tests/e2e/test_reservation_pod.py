@@ -199,10 +199,16 @@ def test_each_says_on_itself_which_card_kubelet_gave_to_it(
     assert sorted(plugin.allocated[-2:]) == CARDS
 
 
+def whole_log(node: RealNode, name: str) -> str:
+    """What a reservation pod wrote, its last line included: it tells the API server before its log."""
+    wait_until(lambda: "Pod was updated" in node.logs(NAMESPACE, name, "reserve"), "its word", seconds=60)
+    return node.logs(NAMESPACE, name, "reserve")
+
+
 def test_its_log_has_the_lines_to_look_for(reserved: list[dict[str, Any]], node: RealNode) -> None:
     for pod in reserved:
         name, card = pod["metadata"]["name"], card_of(pod)
-        lines = node.logs(NAMESPACE, name, "reserve").splitlines()
+        lines = whole_log(node, name).splitlines()
         assert [line.partition(" ")[2].partition(" library=")[0] for line in lines] == [
             f'"Looking for GPU device id for pod" namespace="{NAMESPACE}" pod="{name}"',
             '"Found 1 GPU devices"',
@@ -235,7 +241,7 @@ def test_a_container_that_starts_again_says_the_same(
     node.end_container(NAMESPACE, name, "reserve")
 
     maker.wait_for(name, lambda pod: pod["status"]["containerStatuses"][0]["restartCount"] == 1)
-    wait_until(lambda: "Pod was updated" in node.logs(NAMESPACE, name, "reserve"), "its word", seconds=60)
+    whole_log(node, name)
 
     assert card_of(maker.wait_for(name, has_said)) == card
 

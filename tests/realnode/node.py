@@ -105,6 +105,11 @@ class RealNode:
         """Return what a container has written."""
         return self._http.get(f"/containerLogs/{namespace}/{pod}/{container}").raise_for_status().text
 
+    def words(self, namespace: str, pod: str, container: str = "main") -> str:
+        """Return what a container has written, once that is anything: it runs before it has said a word."""
+        wait_until(lambda: self.logs(namespace, pod, container) != "", f"the words of {namespace}/{pod}")
+        return self.logs(namespace, pod, container)
+
     def run(self, namespace: str, pod: str, *command: str, container: str = "main") -> str:
         """Run a command in a container and return what it writes."""
         query = {"cmd": " ".join(command)}

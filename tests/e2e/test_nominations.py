@@ -58,10 +58,10 @@ def test_pods_that_wait_go_where_they_were_nominated_for_one_write_more(
     ours, others = namespace(admin, "ours"), namespace(admin, "others")
     kubeconfig = plane.folder / "admin.kubeconfig"
     add_pods(kubeconfig, others, WAITING, scheduler="somebody-else")
+    # All of them before anybody looks: a rest of a few pods that comes later would get no hints.
+    add_pods(kubeconfig, ours, WAITING, scheduler="vramline")
+    writes = Writes(plane)
     with run_scheduler(plane, kubeconfig=plane.folder / "vramline.kubeconfig") as process:
-        wait_until(lambda: process.client.get("/readyz").is_success, "Vramline to know all nodes")
-        writes = Writes(plane)
-        add_pods(kubeconfig, ours, WAITING, scheduler="vramline")
         wait_until(lambda: len(nominations(admin, ours)) == WAITING - HEAD, "the nominations")
         told = nominations(admin, ours)
 

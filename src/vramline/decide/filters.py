@@ -14,7 +14,6 @@ __all__ = [
     "node_code_of_cards",
     "refuse_for_good",
     "refuse_for_now",
-    "refuse_nodes",
     "shortfall",
 ]
 
@@ -79,24 +78,6 @@ def refuse_for_now(look: Look, ask: Ask, sizes: npt.NDArray[np.int64], codes: Co
         np.copyto(refused, _STALE, where=~look.fresh & look.in_mode(RealtimeMode.STRICT))
     np.copyto(refused, codes, where=codes != FITS)  # the first rule that refuses a card comes last here
     return refused
-
-
-def refuse_nodes(
-    columns: GpuColumns, ask: Ask, row_codes: Codes, short: npt.NDArray[np.int64], node_codes: Codes
-) -> Codes:
-    """Return for each node FITS or why it cannot take the ask; a node that is refused already stays so."""
-    codes = node_codes.copy()
-    nodes = columns.node_of_block
-    here = nodes >= 0
-    enough = fitting_cards(columns, ask, row_codes) >= ask.gpus
-    if ask.gpus > 1:
-        verdict = np.full(len(nodes), CODE_OF[Reason.NOT_ENOUGH_GPUS], dtype=np.int8)
-    else:
-        verdict = node_code_of_cards(columns, row_codes, short)
-    open_nodes = nodes[here & ~enough]
-    refused = np.where(codes[open_nodes] == FITS, verdict[here & ~enough], codes[open_nodes])
-    codes[open_nodes] = refused
-    return codes
 
 
 def shortfall(sizes: npt.NDArray[np.int64], free: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

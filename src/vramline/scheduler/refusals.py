@@ -6,7 +6,7 @@ kube-scheduler counts equal texts in its event ("3 InsufficientVram: …"), so n
 import numpy as np
 import numpy.typing as npt
 
-from vramline.decide.filters import refuse_nodes
+from vramline.decide.filters import fitting_cards
 from vramline.model.decision import Decision
 from vramline.model.fleet import Fleet
 from vramline.model.reason import CODE_OF, FITS, Reason
@@ -85,7 +85,9 @@ _NODES_EMPTIED[_CARD_OR_ROOM] = FITS
 
 def may_be_resolved(fleet: Fleet, decision: Decision) -> npt.NDArray[np.bool_]:
     """Return by node number whether the ask would fit there if every card and the host were empty."""
-    rows, nodes = _ROWS_EMPTIED[decision.row_codes], _NODES_EMPTIED[decision.node_codes]
-    short = np.zeros(len(rows), dtype=np.int64)
-    resolvable: npt.NDArray[np.bool_] = refuse_nodes(fleet.columns, decision.ask, rows, short, nodes) == FITS
+    columns = fleet.columns
+    enough = fitting_cards(columns, decision.ask, _ROWS_EMPTIED[decision.row_codes]) >= decision.ask.gpus
+    resolvable: npt.NDArray[np.bool_] = _NODES_EMPTIED[decision.node_codes] == FITS
+    nodes = columns.node_of_block
+    resolvable[nodes[(nodes >= 0) & ~enough]] = False
     return resolvable

@@ -6,12 +6,15 @@ all four answers are exactly what the cluster's books and cards come to, worked 
 that a single card in the whole cluster can hold, one that none can, and two that many can.
 """
 
+import compileall
 import http.client
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
+import vramline
 from vramline.bench.population import RARE_MIB, Population, PopulationShape
 from vramline.bench.population_objects import asking_pod
 from vramline.bench.processes import Caller, ServerProcess, look, stand_in_server, start_scheduler, wait_for
@@ -62,6 +65,7 @@ def measure_recovery(
     shape: PopulationShape, *, starts: int, progress: Callable[[int, int], None]
 ) -> RecoveryFigures:
     """Start the scheduler so many times, each time to be killed, and say how long it took."""
+    compileall.compile_dir(Path(vramline.__file__).parent, quiet=2)  # as an installed package is
     population = Population(shape)
     questions = [_question(population, mib, gpus) for mib, gpus in _ASKS]
     done = []

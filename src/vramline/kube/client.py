@@ -406,7 +406,9 @@ class Watch(Generic[T]):
             piece = await self._stream.read(self._idle_s)
             if not piece:
                 break
-            *texts, self._rest = (self._rest + piece).split(b"\n")
+            texts = piece.split(b"\n")
+            texts[0] = self._rest + texts[0]
+            self._rest = texts.pop()
             found = self._until_error(texts)
         return found
 

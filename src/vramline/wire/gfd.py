@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -18,6 +19,7 @@ _DIGITS = re.compile(r"[0-9]{1,10}", re.ASCII)
 _SHARED = re.compile(r"[-_ ]SHARED$", re.IGNORECASE)
 _MIG = re.compile(r"[-_ ]MIG[-_ ]", re.IGNORECASE)
 _MAX_REPLICAS = 65_535
+_READ = (keys.GFD_PRODUCT, keys.GFD_SHARING_STRATEGY, keys.GFD_COUNT, keys.GFD_MEMORY, keys.GFD_REPLICAS)
 
 
 class GfdLabels(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,18 +44,31 @@ class GfdLabels(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_gfd(labels: Mapping[str, str], subject: str) -> GfdLabels:
-    """Read the labels that are there."""
-    product = labels.get(keys.GFD_PRODUCT, "")
-    strategy = labels.get(keys.GFD_SHARING_STRATEGY, "none")
-    model = _SHARED.sub("", product)
+    """Read the labels that are there. Nodes of one sort say the same, which is read once."""
+    told = tuple(map(labels.get, _READ))
+    mixed = labels.get(keys.GFD_MIG_STRATEGY) == "mixed" and any(map(_counts_instances, labels.items()))
+    try:
+        return _read_known(told, mixed=mixed)
+    except RequestError:
+        return _read_labels(told, subject, mixed=mixed)  # to say whose they are
+
+
+@lru_cache(maxsize=1024)
+def _read_known(told: tuple[str | None, ...], *, mixed: bool) -> GfdLabels:
+    return _read_labels(told, "", mixed=mixed)
+
+
+def _read_labels(told: tuple[str | None, ...], subject: str, *, mixed: bool) -> GfdLabels:
+    product, strategy, count, memory, replicas = told
+    model = _SHARED.sub("", product or "")
     return GfdLabels(
-        count=_read(labels, keys.GFD_COUNT, MAX_CARDS, subject),
-        memory=_read(labels, keys.GFD_MEMORY, MAX_MIB, subject) or None,
-        replicas=_read(labels, keys.GFD_REPLICAS, _MAX_REPLICAS, subject) or None,
+        count=_read(count, keys.GFD_COUNT, MAX_CARDS, subject),
+        memory=_read(memory, keys.GFD_MEMORY, MAX_MIB, subject) or None,
+        replicas=_read(replicas, keys.GFD_REPLICAS, _MAX_REPLICAS, subject) or None,
         model=model,
-        shared=model != product or strategy not in ("none", ""),
-        mig=_MIG.search(product) is not None,
-        mixed=labels.get(keys.GFD_MIG_STRATEGY) == "mixed" and any(map(_counts_instances, labels.items())),
+        shared=model != (product or "") or strategy not in (None, "none", ""),
+        mig=_MIG.search(product or "") is not None,
+        mixed=mixed,
     )
 
 
@@ -62,8 +77,7 @@ def _counts_instances(label: tuple[str, str]) -> bool:
     return key.startswith(keys.MIG_RESOURCE_PREFIX) and key.endswith(".count") and value != "0"
 
 
-def _read(labels: Mapping[str, str], key: str, high: int, subject: str) -> int | None:
-    text = labels.get(key)
+def _read(text: str | None, key: str, high: int, subject: str) -> int | None:
     if text is None:
         return None
     if not _DIGITS.fullmatch(text) or int(text) > high:

@@ -1,4 +1,7 @@
-"""What the token of a reservation pod is good for: two annotations of its own pod, and nothing else."""
+"""What the token of a reservation pod is good for: two annotations of its own pod, and nothing else.
+
+And the scheduler's: pods of that namespace, if they are reservation pods.
+"""
 
 import ssl
 from collections.abc import Iterator
@@ -170,3 +173,74 @@ def test_the_token_of_a_pod_that_was_replaced_is_no_good_for_its_successor(
         answer = patch(client, f"{pods_of(NAMESPACE)}/again", {"metadata": {"annotations": WORD}})
 
     assert answer.status_code in {httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN}
+
+
+SCHEDULER = {"Impersonate-User": "system:serviceaccount:vramline-system:vramline-scheduler"}
+
+
+def reservation() -> dict[str, Any]:
+    site, options = ReservationSite(node="n1", card="GPU-7"), ReservationOptions(image="example")
+    pod: dict[str, Any] = build_reservation_pod(site, profile_for("x86", ""), options)
+    return pod
+
+
+def make_as_scheduler(admin: httpx.Client, pod: dict[str, Any], namespace: str = NAMESPACE) -> httpx.Response:
+    return admin.post(pods_of(namespace), json=pod, params={"dryRun": "All"}, headers=SCHEDULER)
+
+
+@pytest.fixture(scope="module")
+def guarded(admin: httpx.Client) -> httpx.Client:
+    """A cluster in which the policy is in force."""
+    pod = reservation()
+    pod["spec"]["hostNetwork"] = True
+    wait_until(lambda: "and no other pod" in make_as_scheduler(admin, pod).text, "the policy")
+    return admin
+
+
+def test_the_scheduler_makes_reservation_pods(guarded: httpx.Client) -> None:
+    answer = make_as_scheduler(guarded, reservation())
+
+    assert answer.status_code == httpx.codes.CREATED, answer.text
+
+
+PODS: dict[str, dict[str, Any]] = {
+    "of another name": {"metadata": {"name": "miner"}},
+    "without the label": {"metadata": {"labels": {}}},
+    "with another account": {"spec": {"serviceAccountName": "default"}},
+    "on the host's network": {"spec": {"hostNetwork": True}},
+    "among the host's processes": {"spec": {"hostPID": True}},
+    "with a secret": {"spec": {"volumes": [{"name": "s", "secret": {"secretName": "pull"}}]}},
+    "with a hidden secret": {
+        "spec": {"volumes": [{"name": "s", "projected": {"sources": [{"secret": {"name": "pull"}}]}}]}
+    },
+    "with another container": {
+        "spec": {"initContainers": [{"name": "first", "image": "example"}]},
+    },
+    "with another command": {"container": {"command": ["sh"]}},
+    "with other arguments": {"container": {"args": ["agent"]}},
+    "with a secret in its environment": {"container": {"envFrom": [{"secretRef": {"name": "pull"}}]}},
+}
+
+
+@pytest.mark.parametrize("what", PODS)
+def test_the_scheduler_makes_no_pod(guarded: httpx.Client, what: str) -> None:
+    pod, change = reservation(), PODS[what]
+    pod["metadata"] |= change.get("metadata", {})
+    pod["spec"] |= change.get("spec", {})
+    pod["spec"]["containers"][0] |= change.get("container", {})
+
+    answer = make_as_scheduler(guarded, pod)
+
+    assert answer.status_code in {httpx.codes.FORBIDDEN, httpx.codes.UNPROCESSABLE_ENTITY}
+    assert "and no other pod" in answer.text
+
+
+def test_the_scheduler_ends_reservation_pods_and_no_other(guarded: httpx.Client) -> None:
+    guarded.post(pods_of(NAMESPACE), json=reservation()).raise_for_status()
+    name = reservation()["metadata"]["name"]
+    codes = [
+        guarded.delete(f"{pods_of(NAMESPACE)}/{pod}", params={"dryRun": "All"}, headers=SCHEDULER).status_code
+        for pod in (name, "other")
+    ]
+
+    assert codes == [httpx.codes.OK, httpx.codes.FORBIDDEN]

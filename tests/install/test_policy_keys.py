@@ -6,6 +6,7 @@ import pytest
 
 from install.rendered import find_object, rendered
 from vramline.wire import keys
+from vramline.wire.reservation_pod import NAME_PREFIX
 
 OBJECTS = rendered()
 FROZEN = find_object(OBJECTS, "ValidatingAdmissionPolicy", "vramline-frozen-asks")
@@ -90,4 +91,4 @@ def test_no_policy_spells_a_key_that_nobody_knows() -> None:
 
     spelled = {found for each in policies for found in OWN.findall(expressions_of(each))}
 
-    assert spelled <= {*known, f"{keys.GROUP}/", "nvidia.com/gpu", keys.KAI_CONTAINER_PREFIX}
+    assert spelled <= {*known, f"{keys.GROUP}/", "nvidia.com/gpu", keys.KAI_CONTAINER_PREFIX, NAME_PREFIX}

@@ -82,6 +82,7 @@ def test_pods_are_made_and_deleted_among_the_reservations_alone() -> None:
     }
 
     assert places == {("vramline-scheduler", "vramline-reservations")}
+    assert find_object(OBJECTS, "ValidatingAdmissionPolicy", "vramline-only-reservations")
 
 
 def test_only_a_reservation_pod_may_patch_pods_and_a_policy_says_which_and_what_of_it() -> None:

@@ -19,6 +19,7 @@ from controlplane.plane import ControlPlane
 __all__ = ["adapted_pods"]
 
 _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+_BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 _NAME = "test-adapter"
 
 Object = dict[str, Any]
@@ -28,7 +29,11 @@ Object = dict[str, Any]
 def adapted_pods(
     plane: ControlPlane, admin: httpx.Client, namespace: str, adapt: Callable[[Object], Object]
 ) -> Iterator[None]:
-    """Have every new pod of a namespace changed by `adapt`, for the length of a `with` block."""
+    """Have every new pod of a namespace changed by `adapt`, for the length of a `with` block.
+
+    A reservation pod so changed is no longer of the form that a policy demands: that policy is unbound.
+    """
+    admin.delete(f"{_BINDINGS}/vramline-only-reservations")
     plane.authority.issue_server(_NAME)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(adapt))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -18,6 +18,7 @@ from vramline.wire.times import seconds_of
 from vramline.wire.uuids import card_of
 
 __all__ = [
+    "NAME_PREFIX",
     "HostMount",
     "PlatformProfile",
     "Reservation",
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 APP = "resource-reservation"
+NAME_PREFIX = "gpu-reservation-"
 CONTAINER = "reserve"
 _USER = 65_532
 _ERROR = "error: "
@@ -86,7 +88,7 @@ def name_reservation(node: str, card: str, ordinal: int = 1) -> str:
     'gpu-reservation-a2f979443f91a925-2'
     """
     digest = hashlib.sha256(f"{node}\0{card}".encode()).hexdigest()[:16]
-    return f"gpu-reservation-{digest}" + (f"-{ordinal}" if ordinal > 1 else "")
+    return f"{NAME_PREFIX}{digest}" + (f"-{ordinal}" if ordinal > 1 else "")
 
 
 def build_reservation_pod(

@@ -190,7 +190,7 @@ def make_as_scheduler(admin: httpx.Client, pod: dict[str, Any], namespace: str =
 
 @pytest.fixture(scope="module")
 def guarded(admin: httpx.Client) -> httpx.Client:
-    """A cluster with boards, where Pod Security lets everything into the namespace: the policy speaks alone."""
+    """A cluster with boards: Pod Security lets everything into the namespace, the policy speaks alone."""
     level = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}}
     patch(admin, f"/api/v1/namespaces/{NAMESPACE}", level).raise_for_status()
     pod = reservation()

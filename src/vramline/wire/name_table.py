@@ -35,17 +35,21 @@ class FoundNames:
     _lengths: Ints
 
     def groups(self, keys: Ints) -> Iterator[tuple[int, bytes]]:
-        """Yield every key, lowest first, with the names that have it, in their order.
+        """Yield every key (0 to 2^15 − 1), lowest first, with the names that have it, in their order.
 
         They come as they stand in the text: each in quotes, with a comma behind.
         """
         sizes = self._lengths + 3
         begins = np.cumsum(sizes) - sizes
-        order = np.argsort(keys, kind="stable")
+        order = np.argsort(keys.astype(np.int16), kind="stable")  # few bits are counted, not compared
         sizes, sorted_keys = sizes[order], keys[order]
         ends = np.cumsum(sizes)
-        index = np.repeat(begins[order] - (ends - sizes), sizes) + np.arange(ends[-1])
-        moved = np.frombuffer(self.text[1:-1] + b",", dtype=np.uint8)[index].tobytes()
+        letters = np.frombuffer(self.text[1:-1] + b",", dtype=np.uint8)
+        if sizes.min() == sizes.max():  # names of nodes are often equally long
+            moved = letters.reshape(len(order), -1)[order].tobytes()
+        else:
+            index = np.repeat(begins[order] - (ends - sizes), sizes) + np.arange(ends[-1])
+            moved = letters[index].tobytes()
         lasts = np.flatnonzero(np.append(sorted_keys[1:] != sorted_keys[:-1], True))
         start = 0
         for last in lasts.tolist():

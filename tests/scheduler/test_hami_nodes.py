@@ -16,7 +16,7 @@ from vramline.scheduler.live import LiveState
 from vramline.units import Mib
 from vramline.wire import keys
 from vramline.wire.hami import ContainerDevice, decode_devices, hand_over
-from vramline.wire.kubernetes import PodObject, PodSpec
+from vramline.wire.kubernetes import PodObject, PodSpec, PodStatus
 
 DEVICES = {"nvidia.com/gpu": "10"}
 MIB = {keys.VRAM: "8000"}
@@ -100,7 +100,22 @@ def test_the_next_pod_waits_until_the_plugin_has_handed_out_the_devices_of_the_f
 
     first = with_device("first", **{**move.told("first"), keys.HAMI_BIND_PHASE: "success"})
     move.live.set_pod(_on_node(first, move.store.version + 1))
+    assert (
+        move.bind("second")
+        == "HAMi's device plugin on n1 may take ns/first, which has not started, for this pod"
+    )
+
+    move.live.set_pod(_on_node(first, move.store.version + 2, phase="Running"))
     assert move.bind("second") == ""
+
+
+def test_a_pod_that_was_deleted_before_it_started_is_waited_for_too() -> None:
+    gone = with_device("gone", **{keys.HAMI_BIND_PHASE: "success"})
+    meta = msgspec.structs.replace(gone.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+    move = Move(with_device("ours"))
+    move.live.set_pod(_on_node(msgspec.structs.replace(gone, metadata=meta), move.store.version + 1))
+
+    assert "may take ns/gone" in move.bind("ours")
 
 
 def test_of_two_at_once_one_is_bound() -> None:
@@ -113,13 +128,25 @@ def test_of_two_at_once_one_is_bound() -> None:
     assert sorted(map(bool, asyncio.run(both()))) == [False, True]
 
 
-def test_a_node_that_hami_has_locked_for_its_own_pod_is_left_alone() -> None:
+@pytest.mark.parametrize(
+    ("lock", "names"),
+    [
+        pytest.param("2026-01-01T00:00:00Z,ns,theirs", "ns/theirs", id="a-pod-that-hami-binds"),
+        pytest.param("2026-01-01T00:00:00Z,ns,gone", "ns/gone", id="a-pod-that-is-gone"),
+        pytest.param("2026-01-01T00:00:00Z,ns", "2026-01-01T00:00:00Z,ns", id="nobody-can-read-it"),
+    ],
+)
+def test_a_node_whose_lock_names_another_pod_is_left_alone(lock: str, names: str) -> None:
     theirs = with_device("theirs", **{keys.HAMI_BIND_PHASE: "allocating"})
-    locked = Move(theirs, with_device("ours"), **{keys.HAMI_LOCK: "2026-01-01T00:00:00Z,ns,theirs"})
-    left_over = Move(with_device("ours"), **{keys.HAMI_LOCK: "2026-01-01T00:00:00Z,ns,gone"})
+    move = Move(theirs, with_device("ours"), pod("without", **MIB), **{keys.HAMI_LOCK: lock})
 
-    assert locked.bind("ours") == "HAMi has locked n1 for ns/theirs"
-    assert left_over.bind("ours") == ""
+    assert move.bind("ours").startswith(f"HAMi's lock on n1 (hami.io/mutex.lock) names {names}")
+    assert move.bind("without") == "", "who needs no device needs not wait"
+
+
+@pytest.mark.parametrize("lock", ["2026-01-01T00:00:00Z,ns,ours", "2026-01-01T00:00:00Z"])
+def test_a_lock_that_names_this_pod_or_none_is_no_hindrance(lock: str) -> None:
+    assert Move(with_device("ours"), **{keys.HAMI_LOCK: lock}).bind("ours") == ""
 
 
 def test_several_containers_with_devices_are_refused() -> None:
@@ -139,7 +166,8 @@ def test_what_is_handed_over_can_be_read_back(gets: tuple[bool, ...]) -> None:
     )
 
 
-def _on_node(document: PodObject, version: int) -> PodObject:
+def _on_node(document: PodObject, version: int, *, phase: str = "Pending") -> PodObject:
     meta = msgspec.structs.replace(document.metadata, resource_version=str(version))
     spec = msgspec.structs.replace(document.spec or PodSpec(), node_name="n1")
-    return msgspec.structs.replace(document, metadata=meta, spec=spec)
+    status = PodStatus(phase=phase)
+    return msgspec.structs.replace(document, metadata=meta, spec=spec, status=status)

@@ -71,7 +71,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     has_hami: bool = False
     """Whether HAMi's device plugin registers the cards, so that devices come from it."""
     hami_lock: str = ""
-    """namespace/name of the pod that HAMi's node lock names; empty: there is no lock, or it names nobody."""
+    """namespace/name of the pod that HAMi's node lock names, or the lock where it cannot be read; empty:
+    there is no lock, or it names nobody."""
     realtime: RealtimeMode | None = None
     """The node's own mode of the real-time check; None: it has none."""
     realtime_enabled: bool = False

@@ -7,7 +7,16 @@ import msgspec
 from vramline.model.ask import Ask
 from vramline.units import Mib
 
-__all__ = ["Allocation", "GpuShare", "HostNeeds", "Pod", "PodPhase", "SelectorTerm", "Toleration"]
+__all__ = [
+    "Allocation",
+    "GpuShare",
+    "HamiPhase",
+    "HostNeeds",
+    "Pod",
+    "PodPhase",
+    "SelectorTerm",
+    "Toleration",
+]
 
 
 class PodPhase(enum.StrEnum):
@@ -22,6 +31,17 @@ class PodPhase(enum.StrEnum):
     """Deletion was asked for; its memory is still held."""
     FINISHED = "Finished"
     """Succeeded or Failed: it holds nothing."""
+
+
+class HamiPhase(enum.StrEnum):
+    """How far HAMi's device plugin has got with a pod that has not started yet."""
+
+    NONE = ""
+    """It is not concerned, or the pod has started."""
+    ALLOCATING = "allocating"
+    """Its devices have yet to be handed out."""
+    SUCCESS = "success"
+    """They were handed out. Without a lock the plugin may still take it for the pod that it is asked for."""
 
 
 class Toleration(msgspec.Struct, frozen=True):
@@ -105,8 +125,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """Whether kubelet hands it GPU devices: something it cannot merely claim in an annotation."""
     device_containers: tuple[bool, ...] = ()
     """For each container, init containers first, whether kubelet hands devices to it."""
-    awaits_hami: bool = False
-    """Whether HAMi's device plugin has yet to hand out its devices."""
+    hami_phase: HamiPhase = HamiPhase.NONE
     reserves_group: tuple[str, str] | None = None
     """A reservation pod of KAI: (group, UUID of the card it holds). It claims no memory itself."""
     advances: tuple[str, ...] = ()

@@ -1,17 +1,19 @@
 """Nodes on which HAMi's device plugin still hands out the devices, while a cluster moves there or back.
 
-kubelet does not tell a device plugin for whom it asks. HAMi's finds the pod by annotations: the one that its
-node lock names, else the one on the node whose devices are `allocating`. So on such a node one pod after the
-other is bound, and none while the lock names a pod that is still being bound. The lock itself is not taken:
-that would need the right to write nodes, and with one pod at a time there is nothing that it would decide.
+kubelet does not tell a device plugin for whom it asks. HAMi's takes the pod that its node lock names,
+whatever became of that pod; without a lock, the first on the node that is Pending and whose devices are
+`allocating` or were handed out already. If it takes a wrong one, the right one fails. So a pod is bound there
+only when no other can be taken for it: no lock names another, and all others that the plugin was told of
+have started.
 """
 
 from collections.abc import Iterator
 
 from vramline.model.decision import Placement
 from vramline.model.node import Node
-from vramline.model.pod import Pod, PodPhase
+from vramline.model.pod import HamiPhase, Pod, PodPhase
 from vramline.scheduler.live import LiveState
+from vramline.wire import keys
 from vramline.wire.hami import hand_over
 
 __all__ = ["annotations_for_hami", "why_hami_waits"]
@@ -32,14 +34,18 @@ def why_hami_waits(live: LiveState, pod: Pod, name: str) -> str:
         return ""
     if sum(pod.device_containers) > 1:
         return f"HAMi's device plugin on {name} can be told the devices of one container, not of several"
+    if node.hami_lock and node.hami_lock != pod.key:
+        return (
+            f"HAMi's lock on {name} ({keys.HAMI_LOCK}) names {node.hami_lock}: its device plugin would take"
+            f" that pod for {pod.key}; where HAMi binds none, remove the lock"
+        )
     for each in (*live.pods_on(name), *_being_bound(live, node)):
-        awaits = each.phase is PodPhase.PENDING or (each.awaits_hami and each.phase is PodPhase.BOUND)
-        if awaits and each.holds_devices and each.uid != pod.uid:
+        if not each.holds_devices or each.uid == pod.uid:
+            continue
+        if each.phase is PodPhase.PENDING or each.hami_phase is HamiPhase.ALLOCATING:
             return f"HAMi's device plugin on {name} has yet to hand out the devices of {each.key}"
-    if node.hami_lock and any(
-        each.key == node.hami_lock and each.awaits_hami and each.node is None for each in live.pods.values()
-    ):
-        return f"HAMi has locked {name} for {node.hami_lock}"
+        if each.hami_phase is HamiPhase.SUCCESS:
+            return f"HAMi's device plugin on {name} may take {each.key}, which has not started, for this pod"
     return ""
 
 

@@ -6,14 +6,13 @@ from collections.abc import Iterable
 import msgspec
 
 from vramline.errors import RequestError
-from vramline.model.pod import GpuShare
+from vramline.model.pod import GpuShare, HamiPhase
 from vramline.units import MAX_MIB, Mib
 from vramline.wire import keys
 from vramline.wire.decoding import decode_json
 from vramline.wire.uuids import card_of
 
 __all__ = [
-    "ALLOCATING",
     "ContainerDevice",
     "RegisteredGpu",
     "decode_devices",
@@ -23,11 +22,9 @@ __all__ = [
     "encode_register_as_commas",
     "hand_over",
     "read_lock",
+    "read_phase",
     "sum_devices",
 ]
-
-ALLOCATING = "allocating"
-"""The phase of a pod whose devices HAMi's device plugin has yet to hand out."""
 
 _VENDOR = "NVIDIA"
 _REGISTER = f"annotation {keys.HAMI_REGISTER}"
@@ -138,20 +135,29 @@ def hand_over(
     if any(device_containers):
         told |= {
             keys.HAMI_TO_ALLOCATE: devices,
-            keys.HAMI_BIND_PHASE: ALLOCATING,
+            keys.HAMI_BIND_PHASE: HamiPhase.ALLOCATING.value,
             keys.HAMI_BIND_TIME: now,
         }
     return told
 
 
+def read_phase(text: str | None) -> HamiPhase:
+    """Return how far HAMi's device plugin has got with a pod, by the pod's annotation."""
+    return HamiPhase(text) if text in (HamiPhase.ALLOCATING, HamiPhase.SUCCESS) else HamiPhase.NONE
+
+
 def read_lock(text: str) -> str:
     """Return whom HAMi's node lock names, as namespace/name; empty where it names nobody.
+
+    One that neither is a time alone nor names a pod is returned as it is: HAMi's device plugin fails on it.
 
     >>> read_lock("2026-01-01T00:00:00Z,team,trainer"), read_lock("2026-01-01T00:00:00Z"), read_lock("")
     ('team/trainer', '', '')
     """
     fields = [field.strip() for field in text.split(",")]
-    return f"{fields[1]}/{fields[2]}" if len(fields) == 3 and fields[1] and fields[2] else ""
+    if len(fields) == 1:
+        return ""
+    return f"{fields[1]}/{fields[2]}" if len(fields) == 3 and fields[1] and fields[2] else text
 
 
 def _decode_card(text: str, position: int, subject: str) -> RegisteredGpu:

@@ -5,11 +5,11 @@ import re
 import msgspec
 
 from vramline.errors import RequestError
-from vramline.model.pod import Allocation, Pod, PodPhase
+from vramline.model.pod import Allocation, HamiPhase, Pod, PodPhase
 from vramline.wire import keys
 from vramline.wire.allocation import read_allocation
 from vramline.wire.asks import is_reservation_pod, read_ask
-from vramline.wire.hami import ALLOCATING, decode_devices, sum_devices
+from vramline.wire.hami import decode_devices, read_phase, sum_devices
 from vramline.wire.identity import namespace_of, subject_of, uid_of
 from vramline.wire.kubernetes import ObjectMeta, PodObject, PodSpec, PodStatus
 from vramline.wire.notes import list_notes
@@ -95,11 +95,17 @@ def read_pod(pod: PodObject) -> Pod:
         preempts_on=_preempts_on(status) if waits else None,
         holds_devices=any(devices),
         device_containers=devices if any(devices) else (),
-        awaits_hami=(meta.annotations or {}).get(keys.HAMI_BIND_PHASE) == ALLOCATING,
+        hami_phase=_hami_phase(meta, status),
         reserves_group=_reserved_group(meta),
         advances=() if ask is None else find_seals(meta.annotations or {}),
         notes=list_notes(pod, asks=ask is not None, unsimulated=known.unsimulated),
     )
+
+
+def _hami_phase(meta: ObjectMeta, status: PodStatus) -> HamiPhase:
+    """HAMi's device plugin looks for its pod among those that are Pending by their own status."""
+    waits = status.phase in (None, "", "Pending")
+    return read_phase((meta.annotations or {}).get(keys.HAMI_BIND_PHASE)) if waits else HamiPhase.NONE
 
 
 def _told(status: PodStatus) -> str:

@@ -5,15 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vramline.decide.cutting import PARTS, price_sizes, value_residuals
+from vramline.decide.cutting import PARTS, PriceSearch, value_residuals
 
 MIXES = st.dictionaries(st.integers(20, PARTS - 1), st.integers(1, 500), min_size=1, max_size=12)
 
 
 def prices_of(demand: dict[int, int]) -> dict[int, float]:
     sizes = np.array(sorted(demand))
-    prices = price_sizes(sizes, np.array([demand[size] for size in sizes], dtype=np.float64))
-    return dict(zip(sizes.tolist(), prices.tolist(), strict=True))
+    search = PriceSearch(sizes, np.array([demand[size] for size in sizes], dtype=np.float64))
+    while not search.is_over:
+        search.step()
+    return dict(zip(sizes.tolist(), search.prices().tolist(), strict=True))
 
 
 @pytest.mark.parametrize(
@@ -70,3 +72,28 @@ def test_prices_add_up_to_no_more_than_the_cards_that_a_simple_cutter_needs(dema
     worth = sum(demand[size] * price for size, price in prices_of(demand).items())
 
     assert worth <= len(cards) + 1e-6
+
+
+@given(MIXES)
+@settings(max_examples=20, deadline=None)
+def test_after_every_step_no_card_cuts_into_more_than_a_card_and_in_the_end_no_prices_are_higher(
+    demand: dict[int, int],
+) -> None:
+    sizes = np.array(sorted(demand))
+    wanted = np.array([demand[size] for size in sizes], dtype=np.float64)
+    search = PriceSearch(sizes, wanted)
+    worth = [float(search.prices() @ wanted)]
+
+    while not search.is_over:
+        search.step()
+        assert value_residuals(sizes, search.prices())[PARTS] <= 1 + 1e-9
+        worth.append(float(search.prices() @ wanted))
+
+    assert worth[-1] >= max(worth) - 1e-3 * max(worth)
+
+
+def test_where_nothing_is_asked_for_there_is_nothing_to_search() -> None:
+    search = PriceSearch(np.zeros(0, dtype=np.int64), np.zeros(0))
+
+    assert search.is_over
+    assert not len(search.prices())

@@ -5,97 +5,109 @@ Cards are stock to be cut into pieces of the usual sizes. The linear programme b
 offcut cost nothing. From the prices follows what a residual of a card can still be worth, and what an ask
 destroys beyond its own price by being cut from one residual rather than from another.
 
-The programme is small (a few dozen sizes) and solved here: the libraries that do it are larger than
-everything else that Vramline depends on together.
+The programme is small (a few dozen sizes) and solved here, step by step, so that nobody has to wait for it:
+the libraries that do it are larger than everything else that Vramline depends on together.
 """
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["PARTS", "price_sizes", "value_residuals"]
+__all__ = ["PARTS", "PriceSearch", "value_residuals"]
 
 PARTS = 1_000
 """A card is cut in thousandths; sizes are rounded up, residuals down."""
 
-_ROUNDS = 60
-"""Cuts found one after the other; on real mixes a dozen suffices, and every round gives valid prices."""
+_MOST_STEPS = 400
+"""On real mixes some dozens suffice, and every step leaves valid prices."""
 _TINY = 1e-9
+_ENOUGH = 1e-6
+"""A card that cuts into no more than this beyond its worth is not worth another step."""
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
-def price_sizes(sizes: Ints, demand: Floats) -> Floats:
-    """Return the price of each size (1 to PARTS − 1), in cards, so that no card cuts into more than 1."""
-    cuts = np.diag(PARTS // sizes).astype(np.float64)
-    prices = np.zeros(len(sizes))
-    for _ in range(_ROUNDS):
-        prices = _dearest(demand, cuts)
-        values = value_residuals(sizes, prices)
-        if values[PARTS] <= 1 + 1e-6:
-            return prices
-        cuts = np.vstack([cuts, _best_cut(sizes, prices, values)])
-    return prices / max(1.0, float(value_residuals(sizes, prices)[PARTS]))
+class PriceSearch:
+    """Looks for the prices of sizes: the simplex method over cuts, which are found when they are needed.
+
+    As many cuts as there are sizes meet the demand; the prices are those at which each of them is worth
+    one card. Where a card can be cut into more than that, this cut takes the place of another.
+    """
+
+    def __init__(self, sizes: Ints, demand: Floats) -> None:
+        """`sizes` are 1 to PARTS − 1, all of them in demand. At first each card is cut into one size."""
+        self.is_over = not len(sizes)
+        self._sizes = sizes
+        pieces = (PARTS // sizes).astype(np.float64)
+        self._inverse = np.diag(1.0 / pieces)
+        """Of the matrix whose columns are the cuts in use: how many of each size they give."""
+        self._cards = demand / pieces
+        """How many cards are cut in each of these ways."""
+        self._cost = np.ones(len(sizes))
+        """1 for a cut; 0 for a piece that is thrown away, because its size comes in surplus."""
+        self._steps = 0
+
+    def step(self) -> None:
+        """Replace one cut, if a better one exists; else the search is over."""
+        prices = self._cost @ self._inverse
+        least = int(prices.argmin())
+        if prices[least] < -_TINY:
+            cut, cost = np.zeros(len(prices)), 0.0
+            cut[least] = -1.0
+        else:
+            prices[prices < _TINY] = 0.0
+            values = value_residuals(self._sizes, prices)
+            self.is_over = bool(values[PARTS] <= 1 + _ENOUGH)
+            cut, cost = _best_cut(self._sizes, prices, values), 1.0
+        self._steps += 1
+        self.is_over = self.is_over or self._steps >= _MOST_STEPS or not self._take(cut, cost)
+
+    def prices(self) -> Floats:
+        """Return the price of each size, in cards; valid at any time: no card cuts into more than 1."""
+        prices = self._cost @ self._inverse
+        prices[prices < _TINY] = 0.0
+        return prices / max(1.0, float(value_residuals(self._sizes, prices)[PARTS]))
+
+    def _take(self, cut: Floats, cost: float) -> bool:
+        """Use a cut, in place of the one that is used up first; False: there is none."""
+        change = self._inverse @ cut
+        shrinking = (change > _TINY).nonzero()[0]
+        if not len(shrinking):
+            return False
+        lasts = self._cards[shrinking] / change[shrinking]
+        place = int(shrinking[lasts.argmin()])
+        cards = self._cards[place] / change[place]
+        self._cards -= cards * change
+        self._cards[place] = cards
+        self._cost[place] = cost
+        self._inverse[place] /= change[place]
+        change[place] = 0.0
+        self._inverse -= np.outer(change, self._inverse[place])
+        return True
 
 
 def value_residuals(sizes: Ints, prices: Floats) -> Floats:
     """Return what a residual of 0 to PARTS can still be cut into, at these prices."""
     values = np.zeros(PARTS + 1)
     for size, price in zip(sizes.tolist(), prices.tolist(), strict=True):
-        if price <= 0:
-            continue
-        for start in range(size, PARTS + 1, size):
-            end = min(start + size, PARTS + 1)
-            np.maximum(
-                values[start:end],
-                values[start - size : end - size] + price,
-                out=values[start:end],
-            )
+        pieces = 1
+        while price > 0 and pieces * size <= PARTS:  # one more, then two, then four: as many as there is room
+            parts = pieces * size
+            np.maximum(values[parts:], values[:-parts] + pieces * price, out=values[parts:])
+            pieces *= 2
     return values
 
 
 def _best_cut(sizes: Ints, prices: Floats, values: Floats) -> Floats:
     """Return how many of each size make up the most valuable card."""
-    cut = np.zeros(len(sizes))
-    rest = PARTS
-    while values[rest] > _TINY:
-        for place in np.flatnonzero((sizes <= rest) & (prices > 0)).tolist():
-            if abs(values[rest - sizes[place]] + prices[place] - values[rest]) <= _TINY:
+    cut, rest, worth = np.zeros(len(sizes)), PARTS, values.tolist()
+    dear = [each for each in enumerate(zip(sizes.tolist(), prices.tolist(), strict=True)) if each[1][1] > 0]
+    while worth[rest] > _TINY:
+        for place, (size, price) in dear:
+            if size <= rest and abs(worth[rest - size] + price - worth[rest]) <= _TINY:
                 cut[place] += 1
-                rest -= int(sizes[place])
+                rest -= size
                 break
         else:
             break
     return cut
-
-
-def _dearest(demand: Floats, cuts: Floats) -> Floats:
-    """Maximise demand · prices with cuts · prices ≤ 1 and prices ≥ 0, by the simplex method.
-
-    Prices of zero are feasible, so that no first phase is needed. The steepest column enters, which is quick;
-    should that go on for long, the first one (Bland's rule), which never circles.
-    """
-    rows, columns = cuts.shape
-    table = np.zeros((rows + 1, columns + rows + 1))
-    table[:rows, :columns] = cuts
-    table[:rows, columns : columns + rows] = np.eye(rows)
-    table[:rows, -1] = 1.0
-    table[rows, :columns] = -demand
-    basis = np.arange(columns, columns + rows)
-    patience = 5 * (rows + columns)
-    for step in range(10 * patience):
-        entering = np.flatnonzero(table[rows, :-1] < -_TINY)
-        if not len(entering):
-            break
-        column = int(entering[0]) if step > patience else int(np.argmin(table[rows, :-1]))
-        positive = np.flatnonzero(table[:rows, column] > _TINY)
-        ratios = table[positive, -1] / table[positive, column]
-        tied = positive[ratios <= ratios.min() + _TINY]
-        row = int(tied[np.argmin(basis[tied])])
-        table[row] /= table[row, column]
-        others = np.arange(rows + 1) != row
-        table[others] -= np.outer(table[others, column], table[row])
-        basis[row] = column
-    prices = np.zeros(columns + rows)
-    prices[basis] = table[:rows, -1]
-    return np.maximum(prices[:columns], 0.0)

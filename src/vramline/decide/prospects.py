@@ -4,14 +4,15 @@ Cards with the same memory, slots and model are of one kind; a cluster has a han
 a card, whether it may go there and what its residuals are worth is the same for all cards of a kind.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from vramline.decide.cutting import PARTS, price_sizes, value_residuals
 from vramline.decide.filters import is_wanted
+from vramline.decide.pricing import Asked, Prices, asked_of_kinds
 from vramline.model.ask import Constraints, MibSize, ShareSize, Size, UnsizedSize, WholeSize
 from vramline.model.columns import CardKind, GpuColumns
 from vramline.model.fleet import Fleet
@@ -31,8 +32,9 @@ __all__ = [
 NOWHERE = 2**40
 """The size of an ask on a card that it may not use."""
 
-_MOST_SIZES = 24
-"""Sizes that are priced: the most wanted ones."""
+_STEPS = 4
+"""Steps towards the prices of sizes at a time, where nobody is to wait for them: each takes up to half a
+millisecond, and a few hundred at most are needed."""
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -67,12 +69,24 @@ class Prospects:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Prospects, and what they were computed from."""
+    """Prospects, and what they were computed from; without a key they stand in until sizes are priced."""
 
     key: object
     prospects: Prospects
 
     def fork(self) -> "_Known":
+        """Return the same for a copy of the fleet."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """What is asked of each kind of card: to be priced, and priced no more than once a mix."""
+
+    key: object
+    asked: list[Asked]
+
+    def fork(self) -> "_Draft":
         """Return the same for a copy of the fleet."""
         return self
 
@@ -88,12 +102,42 @@ def can_look_ahead(fleet: Fleet) -> bool:
 def look_ahead(fleet: Fleet) -> Prospects:
     """Return the prospects of a fleet's mix on its cards; remembered while neither changes.
 
-    A picture of one node looks ahead with the whole fleet that it was taken of.
+    A picture of one node looks ahead with the whole fleet that it was taken of. Where a fleet thinks in
+    steps, what it knew before stands until sizes are priced anew; within one generation nothing changes.
     """
     known: _Known | None = fleet.remembered.get("prospects")
     if known is None or (known.key != _key(fleet) and not fleet.is_picture):
-        return know_prospects(fleet, _compute(fleet))
+        return _think(fleet, known)
     return known.prospects
+
+
+def _think(fleet: Fleet, known: _Known | None) -> Prospects:
+    """Go on with pricing the sizes that are asked for, and look ahead as soon as all are."""
+    prices: Prices = fleet.remembered.setdefault("prices", Prices())
+    draft = _draft(fleet)
+    steps = math.inf
+    if fleet.thinks_in_steps:
+        steps = _STEPS if prices.seen != fleet.generation and not prices.rests else 0
+    prices.seen = fleet.generation
+    if prices.work(draft.asked, steps=steps):
+        return know_prospects(fleet, _compute(fleet, prices, draft.asked))
+    if known is not None and len(known.prospects.size) == len(fleet.columns.kinds):
+        return known.prospects
+    stand_in = _Known(None, _compute(fleet, prices, draft.asked))
+    fleet.remembered["prospects"] = stand_in
+    return stand_in.prospects
+
+
+def _draft(fleet: Fleet) -> _Draft:
+    """Return what is asked of each kind of card by the mix in its present version, wherever cards are."""
+    key, draft = (fleet.mix, fleet.mix.version, len(fleet.columns.kinds)), fleet.remembered.get("draft")
+    if draft is None or draft.key != key:
+        every = _Classes(fleet, fleet.mix.counts.items())
+        demand = np.where(every.gpus == 1, every.count, 0.0)
+        draft = _Draft(key, asked_of_kinds(fleet.columns.kinds, every.size, demand))
+        fleet.remembered["draft"] = draft
+    asked: _Draft = draft
+    return asked
 
 
 def known_prospects(fleet: Fleet) -> Prospects | None:
@@ -118,13 +162,11 @@ def sizes_on_kinds(columns: GpuColumns, asked: AskClass) -> Ints:
     return np.array([_size_on(kind, asked) for kind in columns.kinds], dtype=np.int64)
 
 
-def _compute(fleet: Fleet) -> Prospects:
+def _compute(fleet: Fleet, prices: Prices, asked: list[Asked]) -> Prospects:
     typical, everything = _Classes(fleet, fleet.mix.typical), _Classes(fleet, fleet.mix.counts.items())
     kinds, capacity = fleet.columns.kinds, _capacity(fleet.columns)
     demand = _demand_per_kind(everything.size, everything.count * everything.gpus, capacity)
-    values, price = _value_kinds(
-        kinds, everything.size, np.where(everything.gpus == 1, everything.count, 0.0)
-    )
+    values, price = prices.of(asked)
     with_cards = typical.gpus > 0
     return Prospects(
         count=typical.count[with_cards],
@@ -215,23 +257,3 @@ def _reference(kinds: list[CardKind], capacity: Floats) -> float:
     """Return the mean size of a card."""
     cards = sum(capacity[k] / kind.promise for k, kind in enumerate(kinds) if kind.promise > 0)
     return float(capacity.sum() / cards) if cards else 1.0
-
-
-def _value_kinds(kinds: list[CardKind], size: Ints, demand: Floats) -> tuple[Floats, Floats]:
-    """Value residuals and sizes of each kind of card by the shares that are asked of it."""
-    values, price = np.zeros((len(kinds), PARTS + 1)), np.zeros((len(kinds), PARTS + 1))
-    known: dict[bytes, tuple[Floats, Floats]] = {}
-    for k, kind in enumerate(kinds):
-        parts = -(-size[k] * PARTS // max(kind.promise, 1))
-        shares = (parts < PARTS) & (parts > 0) & (demand > 0)
-        wanted = np.bincount(parts[shares], weights=demand[shares], minlength=PARTS).astype(np.float64)
-        sizes = np.sort(np.argsort(-wanted, kind="stable")[:_MOST_SIZES])
-        sizes = sizes[wanted[sizes] > 0]
-        if not len(sizes):
-            continue
-        key = sizes.tobytes() + wanted[sizes].tobytes()
-        if key not in known:
-            prices = price_sizes(sizes, wanted[sizes])
-            known[key] = prices, value_residuals(sizes, prices)
-        price[k, sizes], values[k] = known[key]
-    return values, price

@@ -77,14 +77,15 @@ class Fleet:
         """Grows with every change of anything; a decision is about exactly one generation."""
         self.mix = Mix()
         """What pods usually ask for."""
+        self.thinks_in_steps = False
+        """Whether a new mix is thought through over several decisions; what is known counts until then."""
         self.hosts: HostColumns | None = None
         """What is left of each node besides GPUs, by node number; None: nobody counts it here."""
         self.is_picture = False
         """Whether this is but one node of another fleet."""
         self.remembered: dict[str, Any] = {}
-        """What `decide` keeps from one decision to the next, to be quick; nothing depends on it, and whatever
-        is in it says by itself for which state of the fleet it holds. `fork()` of each returns the same for a
-        copy of the fleet."""
+        """What `decide` keeps to be quick; nothing else depends on it, and each says by itself for what state
+        of the fleet it holds. `fork()` of each returns the same for a copy of the fleet."""
         self.names_version = 0
         """Grows when a node gets a number or loses it."""
         self._places: dict[str, _Place] = {}
@@ -104,7 +105,7 @@ class Fleet:
         """Return the same fleet, to try something on. Neither notices what happens to the other."""
         copy = Fleet(self.margin)
         copy.ledger, copy.columns, copy.generation = self.ledger.copy(), self.columns.copy(), self.generation
-        copy.mix, copy.hosts = self.mix, self.hosts
+        copy.mix, copy.hosts, copy.thinks_in_steps = self.mix, self.hosts, self.thinks_in_steps
         copy.remembered = {name: each.fork() for name, each in self.remembered.items()}
         copy._places = {name: place.copy() for name, place in self._places.items()}
         copy._numbers, copy._idle_numbers = list(self._numbers), list(self._idle_numbers)

@@ -17,6 +17,7 @@ class Crowd:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._hosts = fleet.hosts = HostColumns()
+        fleet.thinks_in_steps = True
         self._asked: set[str] = set()
         self._stays: dict[str, tuple[str, HostNeeds]] = {}
         """By pod: the node it is on, and what it takes there."""

@@ -13,7 +13,11 @@ from vramline.agent.web import Page, serve_pages
 from vramline.errors import RequestError, TransientError
 from vramline.settings import Address
 
-PAGES = {"/healthz": lambda: Page(b"ok\n"), "/metrics": lambda: Page(b"figures", "503 Service Unavailable")}
+PAGES = {
+    "/healthz": lambda: Page(b"ok\n"),
+    "/metrics": lambda: Page(b"figures", "503 Service Unavailable"),
+    "/long": lambda: Page(b"piece " for _ in range(10_000)),
+}
 
 
 def ask(method: str, path: str) -> httpx.Response:
@@ -31,6 +35,7 @@ def ask(method: str, path: str) -> httpx.Response:
         ("GET", "/healthz", 200, "ok\n"),
         ("GET", "/healthz?verbose", 200, "ok\n"),
         ("GET", "/metrics", 503, "figures"),
+        ("GET", "/long", 200, "piece " * 10_000),
         ("GET", "/", 404, "there are /metrics and /healthz\n"),
         ("POST", "/healthz", 405, "only GET is answered\n"),
     ],

@@ -1,10 +1,12 @@
 """What the metrics say is what the memory law says."""
 
 from collections import defaultdict
+from itertools import groupby
 
 import msgspec
 
 from builders import ask, claim, gpu, node, observation, process, uid_of
+from vramline.explain.cards import card_state
 from vramline.explain.history import DecisionRecord, History, PodOutcome
 from vramline.model.ask import Ask
 from vramline.model.claim import ClaimState
@@ -44,6 +46,54 @@ def test_the_parts_of_a_card_add_up_and_what_nobody_saw_has_no_sample() -> None:
     assert seen["releasing"] == 20_000
     assert "unmanaged" not in unseen
     assert "used" not in unseen
+
+
+def test_the_parts_of_every_card_are_those_that_people_are_shown() -> None:
+    made = cluster()
+    made.set_node(node("n2", *(gpu(f"GPU-{number:04}", node="n2") for number in range(300))))
+    for number in range(0, 300, 3):
+        made.observe(f"GPU-{number:04}", observation(10 * number))
+    found: dict[str, dict[str, float]] = defaultdict(dict)
+    ages = {}
+    for sample in count_figures(made):
+        if sample.gauge is Gauge.GPU_MIB:
+            found[sample.labels[1]][sample.labels[2]] = sample.value
+        if sample.gauge is Gauge.OBSERVATION_AGE:
+            ages[sample.labels[1]] = sample.value
+
+    for uuid in made.fleet.columns.row_of:
+        card = card_state(made.fleet, uuid, now=made.now(), max_age_s=made.rules_for(None).max_age_s)
+        shown = {
+            "total": card.total_mib,
+            "usable": card.usable_mib,
+            "margin": card.margin_mib,
+            "held": card.held_mib,
+            "releasing": card.releasing_mib,
+            "reserved": card.reserved_mib,
+            "unmanaged": card.unmanaged_mib,
+            "used": card.used_mib,
+            "free": card.free_mib,
+        }
+        account = made.fleet.account(uuid)
+        if card.basis == "observed":
+            shown |= {"drift": account.free_by_books - account.free, "ghost": 0}
+        told = found[uuid]
+        assert told == {part: mib for part, mib in shown.items() if mib is not None}
+        assert ages.get(uuid) == card.observed_age_s
+
+
+def test_what_processes_of_ended_pods_hold_is_counted() -> None:
+    made = cluster()
+    made.fleet.pod_ended(uid_of("ns/p"), at=5.0)
+    found = {(sample.gauge, sample.labels): sample.value for sample in count_figures(made)}
+
+    assert found[Gauge.GPU_MIB, ("n1", "GPU-a", "ghost")] == 20_000
+
+
+def test_the_samples_of_a_metric_come_together() -> None:
+    gauges = [sample.gauge for sample in count_figures(cluster())]
+
+    assert len([gauge for gauge, _ in groupby(gauges)]) == len(set(gauges))
 
 
 def test_nodes_claims_and_the_self_check_are_counted() -> None:

@@ -1,11 +1,14 @@
 """The one list of metrics: documented, and rendered as Prometheus reads it."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from vramline.telemetry.metrics import Gauge, HamiGauge, Sample, render_metrics
+from vramline.telemetry.metrics import Gauge, HamiGauge, Sample, render_metrics, write_metrics
 from vramline.telemetry.tallies import Duration, Happening, Tallies
 
 LOOK = Duration.LOOK.metric
@@ -29,6 +32,46 @@ def test_samples_come_out_with_their_labels_and_metrics_without_samples_too() ->
         ({"node": "n1", "gpu": 'GPU-"x"', "part": "free"}, 500.0)
     ]
     assert families["vramline_nodes"].samples == []
+
+
+class OneFamily:
+    def __init__(self, family: GaugeMetricFamily) -> None:
+        self._family = family
+
+    def collect(self) -> list[GaugeMetricFamily]:
+        return [self._family]
+
+
+@pytest.mark.parametrize("gauge", [Gauge.GPU_MIB, Gauge.OBSERVATION_AGE, Gauge.POD_MIB])
+def test_what_is_written_line_by_line_reads_as_the_library_writes_it(gauge: Gauge) -> None:
+    family = GaugeMetricFamily(gauge.metric, gauge.value[1], labels=gauge.value[2])
+    values = (0, -5, 999_999, 1_000_000, 143_771, 2**40, 0.125, 12_345_678.5, 1e-9)
+    samples = [
+        Sample(gauge, value, tuple(f'{text}{place}"\\\n' for place in range(len(gauge.value[2]))))
+        for value in values
+        for text in ("plain", "ü{}", "")
+    ] + [Sample(gauge, value, ("a", "b", "c", "d")[: len(gauge.value[2])]) for value in values]
+    for sample in samples:
+        family.add_metric(list(sample.labels), sample.value)
+
+    assert render_metrics(samples).startswith(generate_latest(OneFamily(family)))  # type: ignore[arg-type]
+
+
+def test_a_large_cluster_is_written_in_pieces_that_are_made_when_they_are_wanted() -> None:
+    made = []
+
+    def samples() -> Iterator[Sample]:
+        for number in range(5_000):
+            made.append(number)
+            yield Sample(Gauge.GPU_MIB, number, ("n1", f"GPU-{number}", "free"))
+
+    pieces = write_metrics(samples())
+    first = next(pieces)
+
+    assert len(made) < 2_000
+    text = (first + b"".join(pieces)).decode()
+    assert sum(line.startswith("vramline_gpu_mib{") for line in text.splitlines()) == 5_000
+    assert text.count("# TYPE vramline_gpu_mib gauge") == 1
 
 
 def test_what_happened_is_counted() -> None:

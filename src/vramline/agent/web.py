@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -16,7 +16,8 @@ _LONGEST_REQUEST = 8192
 class Page(msgspec.Struct, frozen=True):
     """One answer."""
 
-    body: bytes
+    body: bytes | Iterator[bytes]
+    """Whole, or in pieces that are made while it is sent, so that a long one holds nobody up."""
     status: str = "200 OK"
     content_type: str = "text/plain; charset=utf-8"
 
@@ -32,8 +33,11 @@ async def serve_pages(listener: socket.socket, pages: dict[str, Callable[[], Pag
         try:
             async with asyncio.timeout(_REQUEST_S):
                 head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(_write(_choose(head, pages)))
-                await writer.drain()
+            for piece in _write(_choose(head, pages)):
+                writer.write(piece)
+                async with asyncio.timeout(_REQUEST_S):
+                    await writer.drain()
+                await asyncio.sleep(0)
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # late, gone, or no HTTP
         finally:
@@ -52,9 +56,12 @@ def _choose(head: bytes, pages: dict[str, Callable[[], Page]]) -> Page:
     return pages[path]() if method == "GET" else _NOT_ALLOWED
 
 
-def _write(page: Page) -> bytes:
-    head = (
-        f"HTTP/1.1 {page.status}\r\nContent-Type: {page.content_type}\r\n"
-        f"Content-Length: {len(page.body)}\r\nConnection: close\r\n\r\n"
-    )
-    return head.encode("latin-1") + page.body
+def _write(page: Page) -> Iterator[bytes]:
+    """Yield head and body; the end of the connection ends a body whose length nobody knows yet."""
+    length = f"Content-Length: {len(page.body)}\r\n" if isinstance(page.body, bytes) else ""
+    head = f"HTTP/1.1 {page.status}\r\nContent-Type: {page.content_type}\r\n{length}Connection: close\r\n\r\n"
+    yield head.encode("latin-1")
+    if isinstance(page.body, bytes):
+        yield page.body
+    else:
+        yield from page.body

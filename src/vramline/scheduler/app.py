@@ -7,7 +7,7 @@ and recording.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
@@ -17,7 +17,7 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from vramline.errors import RequestError
@@ -41,7 +41,7 @@ from vramline.scheduler.views import list_gpus, list_nodes, list_pods, tell_pod
 from vramline.scheduler.webhook import MAX_REVIEW, answer_review
 from vramline.scheduler.whatif import answer_what_if
 from vramline.scheduler.window import SchedulerWindow
-from vramline.telemetry.metrics import CONTENT_TYPE, Sample, render_metrics
+from vramline.telemetry.metrics import CONTENT_TYPE, Sample, write_metrics
 from vramline.telemetry.tallies import Duration, Tallies
 from vramline.wire.admission import AdmissionOptions
 from vramline.wire.extender_v1 import NameLists, read_binding_args, read_extender_args, read_preemption_args
@@ -121,7 +121,7 @@ def build_app(  # noqa: PLR0913 — one parameter a part
         return Response(description, media_type="application/json")
 
     app.routes.append(Route("/openapi.json", describe, methods=["GET"]))
-    app.render_figures = faces.render_figures
+    app.write_figures = faces.write_figures
     return app
 
 
@@ -152,8 +152,8 @@ class SchedulerApp(Starlette):
     """Answers 501 until it is given who makes reservations."""
     window: SchedulerWindow
     """What pages see of this scheduler."""
-    render_figures: Callable[[], bytes]
-    """What /metrics says."""
+    write_figures: Callable[[], Iterator[bytes]]
+    """What /metrics says, piece by piece."""
 
 
 def _timed(
@@ -261,12 +261,18 @@ class _Faces:
         return reply({**snapshot, "journal": await asyncio.to_thread(write_journal, kept)})
 
     async def metrics(self, _request: Request) -> Response:
-        return Response(self.render_figures(), media_type=CONTENT_TYPE)
+        return StreamingResponse(self._figures_in_turn(), media_type=CONTENT_TYPE)
 
-    def render_figures(self) -> bytes:
+    async def _figures_in_turn(self) -> AsyncIterator[bytes]:
+        """Whoever schedules pods has a turn between any two pieces."""
+        for piece in self.write_figures():
+            yield piece
+            await asyncio.sleep(0)
+
+    def write_figures(self) -> Iterator[bytes]:
         evictions = None if self.preempter is None else self.preempter.evictions
         own = count_figures(self._cluster, self._journal.history, evictions=evictions)
-        return render_metrics(chain(own, self.more_figures()), self._journal.checks.tallies)
+        return write_metrics(chain(own, self.more_figures()), self._journal.checks.tallies)
 
     async def health(self, _request: Request) -> Response:
         return reply({"status": "ok"})

@@ -1,13 +1,18 @@
 """What the metrics say about a cluster at this moment."""
 
+import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
-from vramline.explain.cards import card_state
-from vramline.explain.ghosts import ghosts_on
+import numpy as np
+
+from vramline.explain.figures import reserved_in
+from vramline.explain.ghosts import find_ghosts
 from vramline.explain.history import History
 from vramline.model.claim import Claim
 from vramline.model.cluster import Cluster
+from vramline.model.columns import NEVER
 from vramline.model.observation import Observation, Unknown
 from vramline.model.pod import PodPhase
 from vramline.telemetry.metrics import Gauge, Sample
@@ -16,12 +21,17 @@ __all__ = ["count_figures"]
 
 _MOST_CLAIMS = 5_000
 """How many claims have samples of their own."""
+_AT_ONCE = 128
+"""Cards whose figures are of one moment; a large cluster's are counted part by part."""
 
 
 def count_figures(
     cluster: Cluster, history: History | None = None, *, evictions: int | None = None
 ) -> Iterator[Sample]:
-    """Yield every sample of one scrape. `evictions` is None where nobody is ever sent away."""
+    """Yield every sample of one scrape, those of a metric together.
+
+    `evictions` is None where nobody is ever sent away. The cluster may change between two samples.
+    """
     if history is not None:
         yield from _decisions(cluster, history)
     if evictions is not None:
@@ -38,8 +48,12 @@ def count_figures(
     yield from (Sample(Gauge.PODS, count, (phase,)) for phase, count in sorted(phases.items()))
     yield from _sources(cluster)
     yield from _pods(cluster)
-    for uuid in sorted(fleet.columns.row_of):
-        yield from _card(cluster, uuid)
+    cards = sorted(fleet.columns.row_of)
+    ghosts = _ghosts(cluster)
+    for start in range(0, len(cards), _AT_ONCE):
+        yield from _parts(cluster, cards[start : start + _AT_ONCE], ghosts)
+    for start in range(0, len(cards), _AT_ONCE):
+        yield from _ages(cluster, cards[start : start + _AT_ONCE])
 
 
 def _decisions(cluster: Cluster, history: History) -> Iterator[Sample]:
@@ -64,17 +78,17 @@ def _sources(cluster: Cluster) -> Iterator[Sample]:
     """Count the cards by who looked at them last; a look that no longer counts is not the same."""
     fleet, now, max_age_s = cluster.fleet, cluster.now(), cluster.rules_for(None).max_age_s
     found: Counter[tuple[str, str]] = Counter()
+    fresh = fleet.columns.fresh(now=now, max_age_s=max_age_s).tolist()
     for uuid, row in fleet.columns.row_of.items():
         seen = fleet.observation(uuid)
         if seen is not None:
-            fresh = fleet.columns.is_fresh(row, now=now, max_age_s=max_age_s)
-            found[seen.source.value, "counts" if fresh else "stale"] += 1
+            found[seen.source.value, "counts" if fresh[row] else "stale"] += 1
     yield from (Sample(Gauge.OBSERVED_GPUS, count, labels) for labels, count in sorted(found.items()))
 
 
 def _pods(cluster: Cluster) -> Iterator[Sample]:
     """Yield what pods claimed, and were seen to use; a cluster may have more pods than anybody scrapes."""
-    claims = sorted(cluster.fleet.ledger, key=lambda claim: (claim.pod, claim.gpu))
+    claims = sorted(cluster.fleet.ledger, key=attrgetter("pod", "gpu"))
     yield Sample(Gauge.PODS_NOT_SHOWN, len({claim.pod_uid for claim in claims[_MOST_CLAIMS:]}))
     for claim in claims[:_MOST_CLAIMS]:
         namespace, _, name = claim.pod.partition("/")
@@ -94,36 +108,57 @@ def _used_by(claim: Claim, seen: Observation | None) -> int | None:
     return None if any(isinstance(used, Unknown) for used in own) else sum(map(int, own))  # type: ignore[arg-type]  # no Unknown is left
 
 
-def _ghosts(cluster: Cluster, uuid: str) -> int:
-    """Return what processes of pods that ended still hold."""
-    ghosts = ghosts_on(cluster.fleet, uuid, now=cluster.now(), max_age_s=cluster.rules_for(None).max_age_s)
-    return sum(ghost.mib or 0 for ghost in ghosts)
+def _ghosts(cluster: Cluster) -> Counter[str]:
+    """Return by card what processes of pods that ended still hold."""
+    held: Counter[str] = Counter()
+    max_age_s = cluster.rules_for(None).max_age_s
+    for ghost in find_ghosts(cluster.fleet, now=cluster.now(), max_age_s=max_age_s, after_s=-math.inf):
+        held[ghost.gpu] += ghost.mib or 0
+    return held
 
 
-def _drift(cluster: Cluster, uuid: str) -> int:
-    """Return by how much the books promise more than the card holds."""
-    account = cluster.fleet.account(uuid)
-    return account.free_by_books - account.free
+def _parts(cluster: Cluster, cards: Sequence[str], ghosts: Counter[str]) -> Iterator[Sample]:
+    """Yield the parts of cards that are known; what nobody saw has no sample rather than a zero."""
+    fleet, columns = cluster.fleet, cluster.fleet.columns
+    there = [row for uuid in cards if (row := columns.row_of.get(uuid)) is not None]
+    rows = np.array(there, dtype=np.int64)
+    fresh = columns.fresh(now=cluster.now(), max_age_s=cluster.rules_for(None).max_age_s)[rows]
+    figures = zip(
+        [columns.card(row) for row in there],
+        fresh.tolist(),
+        (columns.promise[rows] + fleet.margin).tolist(),
+        np.where(fresh, columns.held[rows], columns.claimed[rows]).tolist(),
+        np.where(fresh, columns.held_releasing[rows], columns.claimed_releasing[rows]).tolist(),
+        columns.unmanaged[rows].tolist(),
+        np.where(fresh, columns.free_observed[rows], columns.free_books[rows]).tolist(),
+        (columns.free_books[rows] - columns.free_observed[rows]).tolist(),
+        strict=True,
+    )
+    for gpu, is_fresh, usable, held, releasing, unmanaged, free, drift in figures:
+        seen = fleet.observation(gpu.uuid)
+        parts = (
+            ("total", gpu.total),
+            ("usable", usable),
+            ("margin", fleet.margin),
+            ("held", held),
+            ("releasing", releasing),
+            ("reserved", reserved_in(fleet.ledger.of_card(gpu.uuid))),
+            ("unmanaged", unmanaged if is_fresh else None),
+            ("used", None if seen is None or isinstance(seen.used, Unknown) else seen.used),
+            ("free", free),
+            ("ghost", ghosts[gpu.uuid] if is_fresh else None),
+            ("drift", drift if is_fresh else None),
+        )
+        for part, mib in parts:
+            if mib is not None:
+                yield Sample(Gauge.GPU_MIB, mib, (gpu.node, gpu.uuid, part))
 
 
-def _card(cluster: Cluster, uuid: str) -> Iterator[Sample]:
-    """Parts that are known; what nobody saw has no sample rather than a zero."""
-    card = card_state(cluster.fleet, uuid, now=cluster.now(), max_age_s=cluster.rules_for(None).max_age_s)
-    parts = {
-        "total": card.total_mib,
-        "usable": card.usable_mib,
-        "margin": card.margin_mib,
-        "held": card.held_mib,
-        "releasing": card.releasing_mib,
-        "reserved": card.reserved_mib,
-        "unmanaged": card.unmanaged_mib,
-        "used": card.used_mib,
-        "free": card.free_mib,
-        "ghost": _ghosts(cluster, uuid) if card.basis == "observed" else None,
-        "drift": _drift(cluster, uuid) if card.basis == "observed" else None,
-    }
-    for part, mib in parts.items():
-        if mib is not None:
-            yield Sample(Gauge.GPU_MIB, mib, (card.node, card.uuid, part))
-    if card.observed_age_s is not None:
-        yield Sample(Gauge.OBSERVATION_AGE, card.observed_age_s, (card.node, card.uuid))
+def _ages(cluster: Cluster, cards: Sequence[str]) -> Iterator[Sample]:
+    """Yield how old the last looks at cards are that told how much is in use."""
+    columns, now = cluster.fleet.columns, cluster.now()
+    for uuid in cards:
+        row = columns.row_of.get(uuid)
+        seen_at = NEVER if row is None else float(columns.observed_at[row])
+        if row is not None and seen_at != NEVER:
+            yield Sample(Gauge.OBSERVATION_AGE, now - seen_at, (columns.card(row).node, uuid))

@@ -19,11 +19,11 @@ def count_writes(client: KubeClient) -> Iterator[Sample]:
         yield Sample(Gauge.API_WRITES, count, labels)
 
 
-async def show_figures(listener: socket.socket | None, render: Callable[[], bytes]) -> None:
+async def show_figures(listener: socket.socket | None, write: Callable[[], Iterator[bytes]]) -> None:
     """Serve /metrics until cancelled; None: nowhere."""
     if listener is None:
         return
-    server = await serve_pages(listener, {"/metrics": lambda: Page(render(), content_type=CONTENT_TYPE)})
+    server = await serve_pages(listener, {"/metrics": lambda: Page(write(), content_type=CONTENT_TYPE)})
     structlog.get_logger().info("metrics.started", listen=listener.getsockname()[:2])
     try:
         await asyncio.get_running_loop().create_future()

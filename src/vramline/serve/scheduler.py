@@ -154,7 +154,7 @@ class SchedulerProcess:
             async with asyncio.TaskGroup() as tasks:
                 ahead = [] if nominator is None else [nominator.run()]
                 keeping = [keeper.run(feeds.synced), *_keep(binding, committer, feeds, recorder)]
-                telling = [recorder.run(), show_figures(self.metrics_listener, app.render_figures)]
+                telling = [recorder.run(), show_figures(self.metrics_listener, app.write_figures)]
                 working = [_reap(committer, live, feeds, recorder), preempter.run(), conditions.run(), *ahead]
                 background = [tasks.create_task(each) for each in (feeds.run(), *working, *telling, *keeping)]
                 leading = tasks.create_task(self._lead(client, elector, feeds, stop))

@@ -5,17 +5,24 @@ Figures are counted when somebody asks, from the state itself: a gauge here cann
 
 import enum
 from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import attrgetter
 
 import msgspec
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
+from prometheus_client.utils import floatToGoString
 
 from vramline.telemetry.tallies import Tallies
 
-__all__ = ["CONTENT_TYPE", "Gauge", "HamiGauge", "Sample", "render_metrics"]
+__all__ = ["CONTENT_TYPE", "Gauge", "HamiGauge", "Sample", "render_metrics", "write_metrics"]
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+_PIECE = 1_000
+"""Lines that are written before others have their turn."""
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 _DEVICE = ("zone", "node", "device_uuid", "device_index", "device_type")
 _POD = ("zone", "namespace", "node", "pod", "container_index", "device_uuid")
@@ -136,11 +143,57 @@ class Sample(msgspec.Struct, frozen=True):
     labels: tuple[str, ...] = ()
 
 
+_ONE_BY_ONE = frozenset({Gauge.GPU_MIB, Gauge.OBSERVATION_AGE, Gauge.POD_MIB})
+"""A large cluster has hundreds of thousands of samples of these: they are written as they come."""
+
+
 def render_metrics(samples: Iterable[Sample], tallies: Tallies | None = None) -> bytes:
     """Return the text that Prometheus scrapes: this moment's figures, and what was counted until now."""
+    return b"".join(write_metrics(samples, tallies))
+
+
+def write_metrics(samples: Iterable[Sample], tallies: Tallies | None = None) -> Iterator[bytes]:
+    """Yield the same text in pieces, each made when it is asked for.
+
+    Samples of `GPU_MIB`, of `OBSERVATION_AGE` and of `POD_MIB` come together; of others in any order.
+    """
+    others: list[Sample] = []
+    written: set[Gauge | HamiGauge] = set()
+    for gauge, group in groupby(samples, key=attrgetter("gauge")):
+        if gauge in _ONE_BY_ONE:
+            yield from _write_one_by_one(gauge, group)
+            written.add(gauge)
+        else:
+            others.extend(group)
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Moment(samples, tallies or Tallies()))
-    return generate_latest(registry)
+    registry.register(_Moment(others, written, tallies or Tallies()))
+    yield generate_latest(registry)
+
+
+def _write_one_by_one(gauge: Gauge, samples: Iterable[Sample]) -> Iterator[bytes]:
+    """Write what `generate_latest` would, without an object for every label of every line."""
+    name, told, labels = gauge.value
+    order = sorted(range(len(labels)), key=labels.__getitem__)
+    inside = ",".join(f'{labels[place]}="{{{place}}}"' for place in order)
+    form = (name + "{{" + inside + "}} ").format
+    lines = [f"# HELP {name} {told}\n# TYPE {name} gauge\n"]
+    quotes = 2 * len(labels)
+    for sample in samples:
+        text = form(*sample.labels)
+        if text.count('"') != quotes or "\\" in text or "\n" in text:
+            text = form(*(each.translate(_ESCAPES) for each in sample.labels))
+        lines.append(f"{text}{_figure(sample.value)}\n")
+        if len(lines) == _PIECE:
+            yield "".join(lines).encode()
+            lines.clear()
+    yield "".join(lines).encode()
+
+
+def _figure(value: float) -> str:
+    """Return a number as Go writes it; most are small and whole."""
+    if isinstance(value, int) and -1_000_000 < value < 1_000_000:
+        return f"{value:d}.0"
+    return str(floatToGoString(value))  # type: ignore[no-untyped-call]
 
 
 def _family(gauge: Gauge | HamiGauge) -> CounterMetricFamily | GaugeMetricFamily:
@@ -152,14 +205,15 @@ def _family(gauge: Gauge | HamiGauge) -> CounterMetricFamily | GaugeMetricFamily
 class _Moment(Collector):
     """The samples of one scrape, as a registry wants them."""
 
-    def __init__(self, samples: Iterable[Sample], tallies: Tallies) -> None:
+    def __init__(self, samples: Iterable[Sample], written: set[Gauge | HamiGauge], tallies: Tallies) -> None:
         self._samples = samples
+        self._written = written
         self._tallies = tallies
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric of our own list, those without samples too; of others' only what has some."""
+        """Yield every metric of our own list that is not written yet; of others' only what has samples."""
         families: dict[Gauge | HamiGauge, CounterMetricFamily | GaugeMetricFamily] = {}
-        families |= {gauge: _family(gauge) for gauge in Gauge}
+        families |= {gauge: _family(gauge) for gauge in Gauge if gauge not in self._written}
         for sample in self._samples:
             if sample.gauge not in families:
                 families[sample.gauge] = _family(sample.gauge)

@@ -142,7 +142,7 @@ def test_the_schema_knows_every_setting_and_every_word() -> None:
         "dashboardListen",
     }
     given_by_the_chart = {*listeners, "schedulerName", "backend", "slotsPerCard", "historyPath"}
-    given_by_the_chart |= {"reservationImage", "reservationNamespace"}
+    given_by_the_chart |= {"reservationImage", "reservationNamespace", "hamiNodeLock"}
     assert set(settings) == {setting.name for setting in SETTINGS} - given_by_the_chart
     assert words == {
         "realtimeMode": set(RealtimeMode),

@@ -9,8 +9,9 @@ from house.tree import ROOT
 from install.rendered import Object, find_object, rendered
 from vramline.scheduler.bell import BELL
 
-OBJECTS = rendered("--with-plugin", "--with-dashboard")
+OBJECTS = rendered("--with-plugin", "--with-dashboard", "--with-hami-lock")
 ROLES = [each for each in OBJECTS if each["kind"] in {"Role", "ClusterRole"}]
+HAMI_LOCK = "vramline-hami-lock"
 BUILT_IN = {"system:kube-scheduler", "system:volume-scheduler"}
 
 Right = tuple[str, str, str, str, str]
@@ -68,9 +69,19 @@ def test_nothing_is_allowed_by_wildcard(role: Object) -> None:
     ],
 )
 def test_no_role_of_ours_allows(kind: str, verbs: set[str]) -> None:
-    allowed = {right[4] for role in ROLES for right in rights_of(role) if right[2] == kind}
+    roles = [each for each in ROLES if each["metadata"]["name"] != HAMI_LOCK]
+    allowed = {right[4] for role in roles for right in rights_of(role) if right[2] == kind}
 
     assert allowed & verbs == set()
+
+
+def test_nodes_can_be_patched_only_where_hamis_lock_is_wanted() -> None:
+    lock = [(HAMI_LOCK, "cluster", "nodes", "", verb) for verb in ("get", "patch")]
+    names = {each["metadata"]["name"] for each in rendered("--with-plugin", "--with-dashboard")}
+
+    assert list(rights_of(find_object(OBJECTS, "ClusterRole", HAMI_LOCK))) == lock
+    assert HAMI_LOCK not in names
+    assert "vramline-only-hami-lock" in names
 
 
 def test_pods_are_made_and_deleted_among_the_reservations_alone() -> None:
@@ -115,7 +126,10 @@ def test_accounts_are_bound_to_our_roles_and_to_what_kube_scheduler_needs() -> N
     assert bound == {
         ("vramline-agent", "vramline-agent", "vramline-agent"),
         ("vramline-reservations", "vramline-reserve", "vramline-reserve"),
-        *(("vramline-system", "vramline-scheduler", role) for role in {"vramline-scheduler", *BUILT_IN}),
+        *(
+            ("vramline-system", "vramline-scheduler", role)
+            for role in {"vramline-scheduler", HAMI_LOCK, *BUILT_IN}
+        ),
     }
 
 

@@ -25,7 +25,7 @@ from vramline.model.pod import PodPhase
 from vramline.scheduler.app import build_app
 from vramline.scheduler.keeping import Keeper
 from vramline.settings import Settings
-from vramline.settings.schema import HamiMetrics
+from vramline.settings.hami_words import HamiMetrics
 from vramline.units import Mib
 
 STRANGER_MIB = Mib(3_000)

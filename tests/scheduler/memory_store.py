@@ -11,7 +11,7 @@ from random import Random
 import msgspec
 
 from vramline.scheduler.live import LiveState
-from vramline.scheduler.store import Binding, Conflict, Done, Unclear, Written
+from vramline.scheduler.store import Binding, Conflict, Done, NodeLock, Unclear, Written
 from vramline.wire.kubernetes import ObjectMeta, PodObject, PodSpec
 from vramline.wire.ledger_v1alpha1 import GpuLedger
 
@@ -32,6 +32,7 @@ class MemoryStore:
         self.version = 1
         self.ledgers: dict[str, GpuLedger] = {}
         self.pods: dict[str, PodObject] = {}
+        self.locks: dict[str, NodeLock] = {}
         self.writes = 0
         self.on_their_way: list[Binding] = []
         self.bound_to: dict[str, str] = {}
@@ -88,6 +89,20 @@ class MemoryStore:
             None,
         )
 
+    async def read_lock(self, node: str) -> NodeLock | Unclear | None:
+        await self._network()
+        if self.random.random() < self.fault_rate:
+            return Unclear("timed out")
+        return self.locks.get(node, NodeLock("", "1"))
+
+    async def write_lock(self, node: str, version: str, text: str | None) -> Done | Conflict | Unclear:
+        await self._network()
+        if self.locks.get(node, NodeLock("", "1")).version != version:
+            return Conflict("somebody else wrote the node")
+        self.set_lock(node, text or "")
+        await self._network()
+        return Unclear("timed out") if self.random.random() < self.fault_rate else Done()
+
     async def fence_pod(self, namespace: str, name: str, uid: str) -> PodObject | Unclear | None:
         await self._network()
         pod = self.pods.get(uid)
@@ -99,6 +114,11 @@ class MemoryStore:
         return Unclear("timed out") if self.random.random() < self.fault_rate else stored
 
     # ── the side of the world ────────────────────────────────────────────────────────────────────
+
+    def set_lock(self, node: str, text: str) -> None:
+        """HAMi, or its device plugin, writes its lock on a node."""
+        self.version += 1
+        self.locks[node] = NodeLock(text, str(self.version))
 
     def create_pod(self, pod: PodObject) -> None:
         self._store(pod)

@@ -99,13 +99,13 @@ def test_the_next_pod_waits_until_the_plugin_has_handed_out_the_devices_of_the_f
     assert move.bind("without") == "", "who needs no device needs not wait"
 
     first = with_device("first", **{**move.told("first"), keys.HAMI_BIND_PHASE: "success"})
-    move.live.set_pod(_on_node(first, move.store.version + 1))
+    move.live.set_pod(on_node(first, move.store.version + 1))
     assert (
         move.bind("second")
         == "HAMi's device plugin on n1 may take ns/first, which has not started, for this pod"
     )
 
-    move.live.set_pod(_on_node(first, move.store.version + 2, phase="Running"))
+    move.live.set_pod(on_node(first, move.store.version + 2, phase="Running"))
     assert move.bind("second") == ""
 
 
@@ -113,7 +113,7 @@ def test_a_pod_that_was_deleted_before_it_started_is_waited_for_too() -> None:
     gone = with_device("gone", **{keys.HAMI_BIND_PHASE: "success"})
     meta = msgspec.structs.replace(gone.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
     move = Move(with_device("ours"))
-    move.live.set_pod(_on_node(msgspec.structs.replace(gone, metadata=meta), move.store.version + 1))
+    move.live.set_pod(on_node(msgspec.structs.replace(gone, metadata=meta), move.store.version + 1))
 
     assert "may take ns/gone" in move.bind("ours")
 
@@ -166,7 +166,7 @@ def test_what_is_handed_over_can_be_read_back(gets: tuple[bool, ...]) -> None:
     )
 
 
-def _on_node(document: PodObject, version: int, *, phase: str = "Pending") -> PodObject:
+def on_node(document: PodObject, version: int, *, phase: str = "Pending") -> PodObject:
     meta = msgspec.structs.replace(document.metadata, resource_version=str(version))
     spec = msgspec.structs.replace(document.spec or PodSpec(), node_name="n1")
     status = PodStatus(phase=phase)

@@ -34,6 +34,14 @@ DashboardOption = Annotated[
         show_default=False,
     ),
 ]
+HamiLockOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--with-hami-lock/--without-hami-lock",
+        help="Whether HAMi's node lock is taken, which needs the right to patch nodes.  [default: without]",
+        show_default=False,
+    ),
+]
 PluginOption = Annotated[
     bool | None,
     typer.Option(
@@ -61,6 +69,7 @@ def install(  # noqa: PLR0913 — one parameter an option
     with_agent: AgentOption = None,
     with_plugin: PluginOption = None,
     with_dashboard: DashboardOption = None,
+    with_hami_lock: HamiLockOption = None,
     image: Annotated[str | None, typer.Option(help="Image of Vramline.", show_default=False)] = None,
     replicas: Annotated[
         int | None, typer.Option(help="Scheduler pods, one of which leads.  [default: 2]", min=1, max=9)
@@ -101,6 +110,7 @@ def install(  # noqa: PLR0913 — one parameter an option
         with_agent=with_agent,
         with_plugin=with_plugin,
         with_dashboard=with_dashboard,
+        with_hami_lock=with_hami_lock,
         image=image,
         replicas=replicas,
         kube_scheduler_image=kube_scheduler_image,

@@ -31,7 +31,8 @@ from vramline.model.holding import CardHolder
 from vramline.model.pod import GpuShare, Pod
 from vramline.scheduler.eyes import Eyes
 from vramline.scheduler.following_cards import Planned, find_cards
-from vramline.scheduler.hami_nodes import annotations_for_hami, why_hami_waits
+from vramline.scheduler.hami_lock import HamiLock
+from vramline.scheduler.hami_nodes import annotations_for_hami, asks_hami, why_hami_waits
 from vramline.scheduler.ledger_desk import LedgerDesk, Lost
 from vramline.scheduler.live import LiveState
 from vramline.scheduler.one_node import decide_on_node, open_to
@@ -75,6 +76,8 @@ class Committer:
         self.desk = LedgerDesk(live, store, epoch, apart_s=apart_s)
         self.telling = Telling()
         """How containers are told their cards."""
+        self.hami_lock: HamiLock | None = None
+        """Takes HAMi's lock on nodes that its device plugin runs; None: nobody does."""
 
     def term(self) -> int | None:
         """The number of this leader's term; None: it does not lead now."""
@@ -88,6 +91,8 @@ class Committer:
         """Claim cards of `node` for a pod and bind it, or say why not: both are stored, or the claim goes."""
         begun: list[tuple[Pod, Placement]] = []
         outcome = await self._attempt(pod_uid, node, begun)
+        if self.hami_lock is not None:
+            await self.hami_lock.settle(pod_uid, bound=not outcome.refused)
         if begun and self.holder is not None and self.leads():
             await self.holder.finish(*begun[-1], outcome.refused)
         return outcome
@@ -168,9 +173,15 @@ class Committer:
             return ""
         if self._live.nodes_promised_to(pod_uid):
             await self._take_back(self._live.pods[pod_uid])
-        if self._eyes.can_look(node):
-            return await self._look_ahead(pod_uid, node)
-        return ""
+        unsteady = await self._look_ahead(pod_uid, node) if self._eyes.can_look(node) else ""
+        return unsteady or await self._lock(pod_uid, node)
+
+    async def _lock(self, pod_uid: str, node: str) -> str:
+        """Take HAMi's lock where its device plugin is to give the pod its devices; say why it is not had."""
+        if self.hami_lock is None or self._refusal(pod_uid, node):
+            return ""
+        pod = self._live.pods[pod_uid]
+        return await self.hami_lock.take(pod, node) if asks_hami(self._live, pod, node) else ""
 
     async def _look_ahead(self, pod_uid: str, node: str) -> str:
         """Have the node's agent look at the cards that the pod would get, until one look shows them all."""
@@ -216,7 +227,7 @@ class Committer:
             return f"{pod.key} is being bound"
         if self._live.fleet.node(node) is None:
             return f"no node {node}"
-        return why_hami_waits(self._live, pod, node)
+        return why_hami_waits(self._live, pod, node, locks=self.hami_lock is not None)
 
     def _plan(self, pod: Pod, node: str) -> Planned | BindOutcome:
         """Choose cards of a node, or say why none will do."""

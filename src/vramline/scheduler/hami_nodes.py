@@ -4,7 +4,7 @@ kubelet does not tell a device plugin for whom it asks. HAMi's takes the pod tha
 whatever became of that pod; without a lock, the first on the node that is Pending and whose devices are
 `allocating` or were handed out already. If it takes a wrong one, the right one fails. So a pod is bound there
 only when no other can be taken for it: no lock names another, and all others that the plugin was told of
-have started.
+have started. Who takes the lock himself (`hami_lock`) need not wait for that.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from vramline.scheduler.live import LiveState
 from vramline.wire import keys
 from vramline.wire.hami import hand_over
 
-__all__ = ["annotations_for_hami", "why_hami_waits"]
+__all__ = ["annotations_for_hami", "asks_hami", "why_hami_waits"]
 
 
 def annotations_for_hami(live: LiveState, pod: Pod, placement: Placement) -> dict[str, str]:
@@ -27,14 +27,23 @@ def annotations_for_hami(live: LiveState, pod: Pod, placement: Placement) -> dic
     return hand_over(placement.node, placement.gpus, pod.device_containers, at=live.now())
 
 
-def why_hami_waits(live: LiveState, pod: Pod, name: str) -> str:
-    """Say why HAMi's device plugin cannot be given a pod now; empty: it can, or it is not asked."""
+def asks_hami(live: LiveState, pod: Pod, name: str) -> bool:
+    """Whether kubelet would ask HAMi's device plugin on a node for the devices of a pod."""
     node = live.fleet.node(name)
-    if node is None or not node.has_hami or not pod.holds_devices:
+    return node is not None and node.has_hami and pod.holds_devices
+
+
+def why_hami_waits(live: LiveState, pod: Pod, name: str, *, locks: bool = False) -> str:
+    """Say why HAMi's device plugin cannot be given a pod now; empty: it can, or it is not asked.
+
+    With `locks` the pod is bound under a lock of its own; whether that can be had is not asked here.
+    """
+    node = live.fleet.node(name)
+    if node is None or not asks_hami(live, pod, name):
         return ""
     if sum(pod.device_containers) > 1:
         return f"HAMi's device plugin on {name} can be told the devices of one container, not of several"
-    if node.hami_lock and node.hami_lock != pod.key:
+    if node.hami_lock and node.hami_lock != pod.key and not locks:
         return (
             f"HAMi's lock on {name} ({keys.HAMI_LOCK}) names {node.hami_lock}: its device plugin would take"
             f" that pod for {pod.key}; where HAMi binds none, remove the lock"
@@ -44,7 +53,7 @@ def why_hami_waits(live: LiveState, pod: Pod, name: str) -> str:
             continue
         if each.phase is PodPhase.PENDING or each.hami_phase is HamiPhase.ALLOCATING:
             return f"HAMi's device plugin on {name} has yet to hand out the devices of {each.key}"
-        if each.hami_phase is HamiPhase.SUCCESS:
+        if each.hami_phase is HamiPhase.SUCCESS and not locks:
             return f"HAMi's device plugin on {name} may take {each.key}, which has not started, for this pod"
     return ""
 

@@ -14,11 +14,11 @@ from vramline.kube.failures import (
     NotFoundError,
     ThrottledError,
 )
-from vramline.kube.objects import LEDGERS, PODS, ObjectKey, Stored
+from vramline.kube.objects import LEDGERS, NODES, PODS, ObjectKey, Stored
 from vramline.model.pod import Pod
 from vramline.scheduler.conditions import PlacedCondition
-from vramline.scheduler.store import Binding, Conflict, Done, Refused, Unclear, Written
-from vramline.wire.keys import CONDITION_PLACED, CONDITION_PREEMPTOR
+from vramline.scheduler.store import Binding, Conflict, Done, NodeLock, Refused, Unclear, Written
+from vramline.wire.keys import CONDITION_PLACED, CONDITION_PREEMPTOR, HAMI_LOCK
 from vramline.wire.kubernetes import PodObject
 from vramline.wire.ledger_v1alpha1 import GpuLedger
 
@@ -176,6 +176,31 @@ class KubeStore:
         except ApiError as error:
             return Unclear(str(error))
         return stored.value
+
+    async def read_lock(self, node: str) -> NodeLock | Unclear | None:
+        """Read HAMi's lock on a node from the API server itself."""
+        try:
+            meta = (await self._client.get(NODES, ObjectKey(node))).value.metadata
+        except NotFoundError:
+            return None
+        except ApiError as error:
+            return Unclear(str(error))
+        return NodeLock((meta.annotations or {}).get(HAMI_LOCK, ""), meta.resource_version or "")
+
+    async def write_lock(
+        self, node: str, version: str, text: str | None
+    ) -> Done | Conflict | Refused | Unclear:
+        """Change HAMi's lock on a node, if the node is still at `version`."""
+        patch = Patch({"metadata": {"resourceVersion": version, "annotations": {HAMI_LOCK: text}}})
+        try:
+            await self._client.patch(NODES, ObjectKey(node), patch)
+        except (ConflictError, NotFoundError) as error:
+            return Conflict(str(error))
+        except AmbiguousError as error:
+            return Unclear(str(error))
+        except ApiError as error:
+            return Refused(str(error))
+        return Done()
 
     async def _fenced_by_its_end(
         self, namespace: str, name: str, uid: str, why: str

@@ -18,6 +18,8 @@ __all__ = [
     "Done",
     "EvictionStore",
     "HintStore",
+    "LockStore",
+    "NodeLock",
     "Refused",
     "Store",
     "Unclear",
@@ -64,6 +66,14 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
     annotations: dict[str, str]
 
 
+class NodeLock(msgspec.Struct, frozen=True):
+    """HAMi's lock on a node, and the version of the node that it was read at."""
+
+    text: str
+    """Empty: there is none."""
+    version: str
+
+
 class EvictionStore(Protocol):
     """The API server, as far as sending pods away is concerned."""
 
@@ -90,6 +100,24 @@ class HintStore(Protocol):
 
     async def hint_node(self, pod: Pod, version: str, node: str) -> PodObject | Conflict | Unclear:
         """Have kube-scheduler try a node first, if the pod is still at `version`."""
+        ...
+
+
+class LockStore(Protocol):
+    """The API server, as far as HAMi's node locks are concerned."""
+
+    async def read_lock(self, node: str) -> NodeLock | Unclear | None:
+        """Read the lock of a node past every cache; None: there is no such node."""
+        ...
+
+    async def write_lock(
+        self, node: str, version: str, text: str | None
+    ) -> Done | Conflict | Refused | Unclear:
+        """Set the lock of a node, or (None) take it away, if the node is still at `version`."""
+        ...
+
+    async def read_pod(self, namespace: str, name: str) -> PodObject | Unclear | None:
+        """Read a pod past every cache; None: there is none."""
         ...
 
 

@@ -32,6 +32,7 @@ from vramline.scheduler.cluster import RealCluster
 from vramline.scheduler.commit import Committer
 from vramline.scheduler.conditions import PlacedConditions
 from vramline.scheduler.eyes import Eyes
+from vramline.scheduler.hami_lock import HamiLock
 from vramline.scheduler.keeping import Keeper
 from vramline.scheduler.kube_store import KubeStore
 from vramline.scheduler.live import LiveState
@@ -55,6 +56,7 @@ from vramline.serve.server import QuietServer
 from vramline.serve.webhook import run_webhook
 from vramline.settings import (
     Adoption,
+    HamiNodeLock,
     NominateAhead,
     Preemption,
     Settings,
@@ -218,6 +220,8 @@ class SchedulerProcess:
         holder = None if binding is None else binding.holder
         made = Committer(live, KubeStore(client), lambda: elector.epoch or None, eyes=eyes, holder=holder)
         made.telling = Telling(device_names=self.settings.device_names)
+        if self.settings.hami_node_lock is HamiNodeLock.ON:
+            made.hami_lock = HamiLock(KubeStore(client), live.now)
         return made
 
     def _nominator(

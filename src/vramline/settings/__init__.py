@@ -4,13 +4,13 @@ Pure: the caller parses the file and hands in the environment. `load` reports ev
 keeps for every value where it came from.
 """
 
+from vramline.settings.hami_words import HamiMetrics, HamiNodeLock
 from vramline.settings.load import load
 from vramline.settings.modes import admission_from, effective_mode, pool_from, rules_from
 from vramline.settings.observation_feeds import ObservationFeed, read_feeds
 from vramline.settings.schema import (
     SETTINGS,
     Adoption,
-    HamiMetrics,
     LogFormat,
     LogLevel,
     NominateAhead,
@@ -29,6 +29,7 @@ __all__ = [
     "Address",
     "Adoption",
     "HamiMetrics",
+    "HamiNodeLock",
     "LogFormat",
     "LogLevel",
     "NominateAhead",

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from vramline.model.ask import PolicyName, RealtimeMode
+from vramline.settings.hami_words import HamiMetrics, HamiNodeLock
 from vramline.settings.observation_feeds import as_observations
 from vramline.settings.platforms import as_platforms
 from vramline.settings.values import (
@@ -43,7 +44,6 @@ __all__ = [
     "MODE",
     "SETTINGS",
     "Adoption",
-    "HamiMetrics",
     "LogFormat",
     "LogLevel",
     "NominateAhead",
@@ -94,13 +94,6 @@ class NominateAhead(enum.StrEnum):
 
     AUTO = "auto"
     """Where that pays: many nodes, and many pods that wait."""
-    OFF = "off"
-
-
-class HamiMetrics(enum.StrEnum):
-    """Whether figures are told under HAMi's names too."""
-
-    ON = "on"
     OFF = "off"
 
 
@@ -199,6 +192,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Where a scheduler serves nothing but /metrics, for Prometheus. Default nowhere: `listen` has it too."""
     hami_metrics: HamiMetrics = HamiMetrics.OFF
     """Whether /metrics has HAMi's names beside our own. Default off: twice the series say nothing more."""
+    hami_node_lock: HamiNodeLock = HamiNodeLock.OFF
+    """Whether HAMi's lock is taken before a pod gets devices from HAMi's plugin. Default off: nodes stay
+    out of reach."""
     nvml_library: str = ""
     """NVML library, or its folder, that is used instead of looking for one. Default empty: it is found."""
     observations: str = ""
@@ -395,6 +391,12 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         name="hamiMetrics", field="hami_metrics", parse=on_or_off(HamiMetrics), accepted=_words(HamiMetrics)
+    ),
+    Setting(
+        name="hamiNodeLock",
+        field="hami_node_lock",
+        parse=on_or_off(HamiNodeLock),
+        accepted=_words(HamiNodeLock),
     ),
     Setting(
         name="nvmlLibrary",

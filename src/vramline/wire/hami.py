@@ -10,6 +10,7 @@ from vramline.model.pod import GpuShare, HamiPhase
 from vramline.units import MAX_MIB, Mib
 from vramline.wire import keys
 from vramline.wire.decoding import decode_json
+from vramline.wire.times import format_time, read_time
 from vramline.wire.uuids import card_of
 
 __all__ = [
@@ -18,10 +19,12 @@ __all__ = [
     "decode_devices",
     "decode_register",
     "encode_devices",
+    "encode_lock",
     "encode_register",
     "encode_register_as_commas",
     "hand_over",
     "read_lock",
+    "read_lock_time",
     "read_phase",
     "sum_devices",
 ]
@@ -158,6 +161,27 @@ def read_lock(text: str) -> str:
     if len(fields) == 1:
         return ""
     return f"{fields[1]}/{fields[2]}" if len(fields) == 3 and fields[1] and fields[2] else text
+
+
+def read_lock_time(text: str) -> float | None:
+    """Return since when HAMi's node lock stands; None where it does not say.
+
+    >>> read_lock_time("2026-01-01T00:00:00Z,team,trainer"), read_lock_time("long ago,team,trainer")
+    (1767225600.0, None)
+    """
+    try:
+        return read_time(text.partition(",")[0].strip(), subject="Node", field=f"annotation {keys.HAMI_LOCK}")
+    except RequestError:
+        return None
+
+
+def encode_lock(namespace: str, name: str, *, at: float) -> str:
+    """Write a node lock that names a pod, as HAMi does.
+
+    >>> encode_lock("team", "trainer", at=1767225600.9)
+    '2026-01-01T00:00:00Z,team,trainer'
+    """
+    return f"{format_time(int(at))},{namespace},{name}"
 
 
 def _decode_card(text: str, position: int, subject: str) -> RegisteredGpu:

@@ -34,6 +34,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     with_plugin: bool | None = None
     """With the device plugin, and then with the agent, which it is part of."""
     with_dashboard: bool | None = None
+    with_hami_lock: bool | None = None
     image: str | None = None
     replicas: int | None = None
     kube_scheduler_image: str | None = None
@@ -60,6 +61,7 @@ def merge_values(defaults: Mapping[str, Any], choices: Choices) -> dict[str, Any
         ("agent", "enabled"): choices.with_plugin or choices.with_agent,
         ("devicePlugin", "enabled"): choices.with_plugin,
         ("dashboard", "enabled"): choices.with_dashboard,
+        ("hami", "nodeLock"): choices.with_hami_lock,
         ("excludedNamespaces",): _united(defaults["excludedNamespaces"], choices.excluded_namespaces),
         ("settings",): {**defaults["settings"], **choices.settings},
     }

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from kubernetes_builders import container, node_object, pod_object, report
+from json_patch import apply_patch
+from kubernetes_builders import container, node_object, pod_document, pod_object, report
 from scheduler.memory_store import MemoryStore
 from vramline.binder.binder import Binder
 from vramline.binder.holds import Holds
@@ -25,13 +26,25 @@ from vramline.scheduler.commit import Committer
 from vramline.scheduler.live import LiveState
 from vramline.scheduler.store import Unclear
 from vramline.wire import keys
+from vramline.wire.admission import AdmissionOptions, Admitted, plan_admission
 from vramline.wire.bind_request_v1alpha1 import BindPhase, BindRequest
 from vramline.wire.kubernetes import PodObject, PodSpec, PodStatus
 from vramline.wire.ledger_v1alpha1 import GpuLedger
 from vramline.wire.platform_profile import PlatformProfile
 from vramline.wire.reservation_pod import Reservation, ReservationOptions
 
-__all__ = ["CARD_MIB", "NODES", "OPTIONS", "Replica", "World", "has_ended", "shared_pod", "whole_pod"]
+__all__ = [
+    "CARD_MIB",
+    "NODES",
+    "OPTIONS",
+    "Replica",
+    "World",
+    "device_pod",
+    "has_ended",
+    "shared_pod",
+    "stranger",
+    "whole_pod",
+]
 
 NODES = {"n1": 3, "n2": 1}
 CARD_MIB = 24_100
@@ -45,10 +58,24 @@ def shared_pod(number: int, mib: int = 8_000) -> PodObject:
     return pod_object(annotations={keys.KAI_MEMORY: str(mib)}, meta=meta)
 
 
-def whole_pod(number: int, **spec: Any) -> PodObject:
-    """A pod that takes a card from kubelet."""
+def whole_pod(number: int, gpus: int = 1) -> PodObject:
+    """A pod that wants whole cards, as the webhook leaves it."""
     meta = {"name": f"w{number}", "namespace": "ns", "uid": f"uid-w{number}"}
-    return pod_object(container(gpu=1), meta=meta, **spec)
+    pod = pod_document(container(gpu=gpus), meta=meta)
+    plan = plan_admission(pod, operation="CREATE", options=AdmissionOptions(makes_reservations=True))
+    assert isinstance(plan, Admitted)
+    return msgspec.convert(apply_patch(pod, plan.patch), PodObject)
+
+
+def device_pod(number: int, gpus: int = 1, **spec: Any) -> PodObject:
+    """A pod that takes devices from kubelet: it did not pass the webhook."""
+    meta = {"name": f"s{number}", "namespace": "ns", "uid": f"uid-s{number}"}
+    return pod_object(container(gpu=gpus), meta=meta, **spec)
+
+
+def stranger(number: int, node: str) -> PodObject:
+    """A pod with a device that somebody else placed."""
+    return device_pod(number, nodeName=node, schedulerName="other")
 
 
 class BinderMemory:

@@ -6,7 +6,17 @@ from random import Random
 import msgspec
 import pytest
 
-from binder.memory_world import CARD_MIB, NODES, OPTIONS, Replica, World, shared_pod, whole_pod
+from binder.memory_world import (
+    CARD_MIB,
+    NODES,
+    OPTIONS,
+    Replica,
+    World,
+    device_pod,
+    shared_pod,
+    stranger,
+    whole_pod,
+)
 from kubernetes_builders import pod_object
 from vramline.explain.history import History
 from vramline.scheduler.cluster import RealCluster
@@ -103,10 +113,7 @@ def test_two_pods_at_once_share_one_reservation() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_whole_card_of_ours_that_kubelet_counts_elsewhere_does_not_keep_a_node_from_being_filled(
-    seed: int,
-) -> None:
-    """kubelet counts a whole-GPU pod on whichever device; only the number can be relied upon."""
+def test_a_node_is_filled_with_whole_and_shared_cards_each_held_by_itself(seed: int) -> None:
     world, replica = world_of(whole_pod(1), shared_pod(1, FULL), shared_pod(2, FULL), seed=seed)
 
     async def bind_all() -> list[str]:
@@ -114,28 +121,73 @@ def test_a_whole_card_of_ours_that_kubelet_counts_elsewhere_does_not_keep_a_node
 
     assert asyncio.run(bind_all()) == ["", "", ""]
     assert world.free_devices("n1") == []
-    assert len({card_of(world, uid) for uid in ("uid-w1", "uid-1", "uid-2")}) == NODES["n1"]
+    assert held(world) == sorted(card_of(world, uid) for uid in ("uid-w1", "uid-1", "uid-2"))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_whole_card_of_ours_is_never_given_to_a_stranger(seed: int) -> None:
+    """kubelet does not know which card a pod was told; the card is taken out of its hands before."""
+    world, replica = world_of(whole_pod(1), seed=seed)
+    assert asyncio.run(replica.bind("uid-w1", "n1")) == ""
+
+    for number in range(NODES["n1"]):
+        world.create_pod(stranger(number, "n1"))
+        world.kubelets_act()
+
+    given = {world.given[uid] for uid in ("uid-s0", "uid-s1", "uid-s2") if uid in world.given}
+    assert given == world.devices("n1") - {card_of(world, "uid-w1")}
+
+
+def test_every_card_of_a_pod_with_several_is_held() -> None:
+    world, replica = world_of(whole_pod(1, gpus=2))
+
+    assert asyncio.run(replica.bind("uid-w1", "n1")) == ""
+
+    assert held(world) == sorted(card_of(world, "uid-w1").split(","))
+    assert len(held(world)) == 2
+
+
+def test_a_pod_for_which_kubelet_would_choose_the_card_is_refused_with_the_reason() -> None:
+    world, replica = world_of(device_pod(1))
+
+    refused = asyncio.run(replica.bind("uid-s1", "n1"))
+    answer = asyncio.run(filtered(replica, device_pod(1)))
+
+    assert refused.startswith("ns/s1 asks kubelet for devices itself, and kubelet on n1 would choose them")
+    assert answer.failed_and_unresolvable_nodes["n1"].startswith("KubeletChooses: the pod asks kubelet")
+    assert answer.node_names == ["n2"]
+    assert world.ledgers == {}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "node"), [pytest.param(1, "n2", id="the only card"), pytest.param(3, "n1", id="every card")]
+)
+def test_where_kubelet_has_no_choice_a_pod_may_ask_it_for_devices(gpus: int, node: str) -> None:
+    world, replica = world_of(device_pod(1, gpus))
+
+    assert asyncio.run(replica.bind("uid-s1", node)) == ""
+
+    assert set(card_of(world, "uid-s1").split(",")) == world.devices(node)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_stranger_that_came_first_keeps_its_card(seed: int) -> None:
-    stranger = whole_pod(9, nodeName="n1", schedulerName="other")
-    world, replica = world_of(stranger, shared_pod(1, FULL), shared_pod(2, FULL), seed=seed)
+    other = stranger(9, "n1")
+    world, replica = world_of(other, shared_pod(1, FULL), shared_pod(2, FULL), seed=seed)
     world.kubelets_act()
 
     async def bind_all() -> list[str]:
         return [await replica.bind(uid, "n1") for uid in ("uid-1", "uid-2")]
 
     assert asyncio.run(bind_all()) == ["", ""]
-    assert world.given["uid-w9"] not in {card_of(world, "uid-1"), card_of(world, "uid-2")}
+    assert world.given["uid-s9"] not in {card_of(world, "uid-1"), card_of(world, "uid-2")}
 
 
 def test_a_kubelet_without_a_device_is_noticed_at_once_and_not_asked_again() -> None:
-    stranger = whole_pod(9, nodeName="n2", schedulerName="other")
     world, replica = world_of(shared_pod(1))
 
     async def bind_twice() -> list[str]:
-        world.create_pod(stranger)  # the replica has not heard of it yet
+        world.create_pod(stranger(9, "n2"))  # the replica has not heard of it yet
         world.kubelets_act()
         task = asyncio.create_task(replica.committer.bind("uid-1", "n2"))
         while not task.done():
@@ -156,7 +208,7 @@ def test_a_kubelet_without_a_device_is_noticed_at_once_and_not_asked_again() -> 
 
 async def be_rejected(world: World, replica: Replica, uid: str) -> None:
     """A stranger has the only device of n2, which the replica has not heard of."""
-    world.create_pod(whole_pod(9, nodeName="n2", schedulerName="other"))
+    world.create_pod(stranger(9, "n2"))
     world.kubelets_act()
     task = asyncio.create_task(replica.committer.bind(uid, "n2"))
     while not task.done():
@@ -214,7 +266,7 @@ def test_filter_lets_a_pod_share_what_is_held_where_kubelet_has_nothing_more() -
     async def story() -> None:
         await replica.bind("uid-1", "n1")
         for number in (10, 11):
-            world.create_pod(whole_pod(number, nodeName="n1", schedulerName="other"))
+            world.create_pod(stranger(number, "n1"))
         world.kubelets_act()
         task = asyncio.create_task(replica.committer.bind("uid-2", "n1"))
         while not task.done():

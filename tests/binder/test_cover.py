@@ -1,11 +1,8 @@
 """Which cards are held, and what is to be made or ended: a function of what the API server shows."""
 
-import pytest
-
 from vramline.binder.cover import (
     Claimed,
     Situation,
-    are_all_held_by_count,
     held_cards,
     next_ordinal,
     plan_upkeep,
@@ -40,8 +37,8 @@ def made_for(planned: str, card: str = "", *, ordinal: int = 1, failure: str = "
     )
 
 
-def shared(*cards: str) -> Claimed:
-    return Claimed(any=frozenset(cards), shared=frozenset(cards))
+def used(*cards: str) -> Claimed:
+    return Claimed(any=frozenset(cards), used=frozenset(cards))
 
 
 def test_what_a_reservation_tells_counts_and_not_what_it_was_made_for() -> None:
@@ -90,34 +87,13 @@ def test_two_reservations_of_one_nameless_card_are_one_card() -> None:
     assert uuids_of(held_cards(situation)) == {first: "GPU-x"}
 
 
-@pytest.mark.parametrize(
-    ("own_devices", "strangers", "expected"),
-    [
-        pytest.param(1, False, True, id="the rest is ours"),
-        pytest.param(0, False, False, id="a card is left"),
-        pytest.param(1, True, False, id="a stranger may have it"),
-    ],
-)
-def test_a_node_with_nothing_left_to_give_is_held_by_count(
-    own_devices: int, *, strangers: bool, expected: bool
-) -> None:
-    situation = Situation(
-        node=node_of("A", "B"),
-        reservations=(made_for("A", "B"),),
-        own_devices=own_devices,
-        strangers=strangers,
-    )
-
-    assert are_all_held_by_count(situation) is expected
-
-
 def test_the_next_try_has_a_name_of_its_own() -> None:
     situation = Situation(node=node_of("A", "B"), reservations=(made_for("A", "B"),))
 
     assert (next_ordinal(situation, "A"), next_ordinal(situation, "B")) == (2, 1)
 
 
-def test_what_nobody_shares_is_ended() -> None:
+def test_what_nobody_uses_is_ended() -> None:
     idle = made_for("A", "A")
 
     upkeep = plan_upkeep(Situation(node=node_of("A", "B"), reservations=(idle,)), Claimed())
@@ -128,7 +104,7 @@ def test_what_nobody_shares_is_ended() -> None:
 def test_what_holds_another_card_stays_until_the_right_one_has_come() -> None:
     other = made_for("A", "B")
 
-    upkeep = plan_upkeep(Situation(node=node_of("A", "B"), reservations=(other,)), shared("A"))
+    upkeep = plan_upkeep(Situation(node=node_of("A", "B"), reservations=(other,)), used("A"))
 
     assert (upkeep.end, upkeep.make) == ((), ("A",))
 
@@ -136,7 +112,7 @@ def test_what_holds_another_card_stays_until_the_right_one_has_come() -> None:
 def test_once_the_right_card_has_come_the_other_goes() -> None:
     other, right = made_for("A", "B"), made_for("A", "A", ordinal=2)
 
-    upkeep = plan_upkeep(Situation(node=node_of("A", "B"), reservations=(other, right)), shared("A"))
+    upkeep = plan_upkeep(Situation(node=node_of("A", "B"), reservations=(other, right)), used("A"))
 
     assert (upkeep.end, upkeep.make) == ((other,), ())
 
@@ -151,6 +127,6 @@ def test_a_reservation_for_a_bind_under_way_stays_whatever_it_holds() -> None:
 def test_a_card_that_kubelet_cannot_give_is_called_lost() -> None:
     rejected = made_for("A", failure="UnexpectedAdmissionError")
 
-    upkeep = plan_upkeep(Situation(node=node_of("A"), reservations=(rejected,)), shared("A"))
+    upkeep = plan_upkeep(Situation(node=node_of("A"), reservations=(rejected,)), used("A"))
 
     assert (upkeep.lost, upkeep.end, upkeep.make) == (("A",), (rejected,), ())

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from binder.memory_world import CARD_MIB, OPTIONS, Replica, World, shared_pod, whole_pod
+from binder.memory_world import CARD_MIB, OPTIONS, Replica, World, shared_pod, stranger, whole_pod
 from scheduler.memory_store import Crash
 from vramline.binder.keeper import LostCard, Stranger
 from vramline.scheduler.store import Binding
@@ -96,7 +96,7 @@ def test_a_card_that_kubelet_gave_to_a_stranger_meanwhile_is_told_and_nobody_is_
     asyncio.run(replica.bind("uid-1", "n2"))
     (reservation,) = world.reservations()
     world.delete_pod(reservation.metadata.uid or "")
-    world.create_pod(whole_pod(9, nodeName="n2", schedulerName="other"))
+    world.create_pod(stranger(9, "n2"))
     world.kubelets_act()
 
     for _ in range(3):
@@ -106,8 +106,8 @@ def test_a_card_that_kubelet_gave_to_a_stranger_meanwhile_is_told_and_nobody_is_
         }
 
     assert LostCard("n2", "GPU-n2-0") in replica.told
-    assert any(isinstance(each, Stranger) and each.pod == "ns/w9" for each in replica.told)
-    assert {"uid-1", "uid-w9"} <= world.pods.keys()
+    assert any(isinstance(each, Stranger) and each.pod == "ns/s9" for each in replica.told)
+    assert {"uid-1", "uid-s9"} <= world.pods.keys()
 
 
 def test_a_follower_does_nothing() -> None:
@@ -230,8 +230,7 @@ def test_a_bind_elsewhere_ends_the_request_of_another_node_as_failed_and_gets_a_
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_only_covered_a_whole_card_of_ours_goes_when_that_ends(seed: int) -> None:
-    """kubelet may have counted the whole card elsewhere; in the end each shared card is held by itself."""
+def test_the_reservation_of_a_whole_card_goes_when_its_pod_ends(seed: int) -> None:
     world, replica = world_of(whole_pod(1), shared_pod(1, FULL), seed=seed)
     asyncio.run(replica.bind("uid-w1", "n1"))
     asyncio.run(replica.bind("uid-1", "n1"))

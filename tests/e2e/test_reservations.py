@@ -4,7 +4,7 @@ kubelet gives whichever device it likes; shared pods land on cards that kubelet 
 whole-GPU pods, whoever places them, never on those.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +14,8 @@ from controlplane.plane import ControlPlane
 from controlplane.processes import wait_until
 from controlplane.vramline import VramlineProcess, extender_configuration, gpu_pod, run_scheduler
 from e2e.reservation_world import RESERVES, Document, World, open_world
+from json_patch import apply_patch
+from vramline.wire.admission import AdmissionOptions, Admitted, plan_admission
 
 SIZE = 24_000
 
@@ -67,9 +69,9 @@ def shared(name: str, mib: int, node: str) -> Document:
 
 
 def whole(name: str, node: str, scheduler: str = "vramline") -> Document:
-    """A pod that takes a card from kubelet: through us, or through a scheduler that does not know us."""
+    """A pod that wants a whole card: as the webhook leaves it, or of a scheduler that does not know us."""
     limits: dict[str, Any] = {"nvidia.com/gpu": "1"}
-    return {
+    pod = {
         "metadata": {"name": name},
         "spec": {
             "schedulerName": scheduler,
@@ -77,6 +79,15 @@ def whole(name: str, node: str, scheduler: str = "vramline") -> Document:
             "containers": [{"name": "main", "image": "example", "resources": {"limits": limits}}],
         },
     }
+    plan = plan_admission(pod, operation="CREATE", options=AdmissionOptions(makes_reservations=True))
+    assert isinstance(plan, Admitted)
+    return apply_patch(pod, plan.patch)
+
+
+def card_in_use(world: World, name: str) -> str:
+    """The card that a pod's containers see: the one it was told, or else the one that kubelet gave."""
+    wait_until(lambda: world.card_of(name) or world.kubelets.cards_of(name=name), f"a card for {name}")
+    return world.card_of(name) or world.kubelets.cards_of(name=name)[0]
 
 
 def label(world: World, node: str) -> None:
@@ -140,11 +151,46 @@ def test_whole_and_shared_pods_never_meet_on_a_card(
     world.create(shared("further", 7_000, node))
     wait_bound(world, "further")
 
-    wait_until(lambda: len(world.kubelets.cards_of(name="whole")) == 1, "kubelet to start the whole pod")
-    taken = world.card_of("whole") if scheduler == "vramline" else world.kubelets.cards_of(name="whole")[0]
-    assert taken not in {world.card_of("sharing"), world.card_of("further")}
+    assert card_in_use(world, "whole") not in {world.card_of("sharing"), world.card_of("further")}
     assert world.card_of("sharing") == world.card_of("further")
     assert not world.is_bound("large")
+
+
+@pytest.mark.usefixtures("vramline")
+@pytest.mark.parametrize("chosen", [min, max], ids=["the first device", "the last device"])
+def test_a_whole_card_of_ours_is_not_given_to_a_pod_that_went_round_us(
+    world: World, node: str, chosen: Callable[[list[str]], str]
+) -> None:
+    """kubelet knows nothing of what pods are told: it may give away only what nobody was told."""
+    cards = add(world, node, SIZE, SIZE, SIZE)
+    world.kubelets.choose = chosen
+    try:
+        for name, scheduler in (("ours", "vramline"), ("stranger-1", "other"), ("stranger-2", "other")):
+            world.create(whole(name, node, scheduler))
+            wait_bound(world, name)
+    finally:
+        world.kubelets.choose = None
+    world.create(whole("late", node, "other"))
+
+    assert sorted(card_in_use(world, name) for name in ("ours", "stranger-1", "stranger-2")) == cards
+    assert "nvidia.com/gpu" not in world.pod("ours")["spec"]["containers"][0]["resources"]["limits"]
+    wait_until(
+        lambda: is_unschedulable(world, "late"), "kube-scheduler to count no device more", seconds=60.0
+    )
+
+
+@pytest.mark.usefixtures("vramline")
+def test_a_pod_for_which_kubelet_would_choose_waits_with_the_reason(world: World, node: str) -> None:
+    add(world, node, SIZE, SIZE)
+    pod = whole("unseen", node, "other")
+    pod["spec"]["schedulerName"] = "vramline"  # it was created while the webhook was away
+    world.create(pod)
+
+    def told() -> list[str]:
+        return [each["message"] for each in world.pod("unseen")["status"].get("conditions", [])]
+
+    wait_until(lambda: any("KubeletChooses" in message for message in told()), "the reason", seconds=60.0)
+    assert not world.is_bound("unseen")
 
 
 @pytest.mark.usefixtures("vramline")
@@ -182,6 +228,11 @@ def test_a_pod_that_went_round_us_on_a_sliced_card_is_counted_and_the_node_says_
     wait_until(lambda: any("default/bypassing" in note for note in said()), "the event", seconds=60.0)
     assert any(f"8125 MiB of {card}" in note for note in said())
     assert not world.is_bound("too-much")
+
+
+def is_unschedulable(world: World, name: str) -> bool:
+    conditions = world.pod(name)["status"].get("conditions", [])
+    return any(each.get("reason") == "Unschedulable" for each in conditions)
 
 
 def promised_on(world: World, node: str) -> int:

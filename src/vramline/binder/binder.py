@@ -1,4 +1,4 @@
-"""Before a pod shares a card, the card is taken out of kubelet's hands.
+"""Before a pod uses a card, the card is taken out of kubelet's hands.
 
     BindRequest ──▶ reservation pod ──▶ the card that kubelet gave ──▶ claim ──▶ Binding ──▶ BindRequest
       Pending         if there is none       another one: the plan moves  (ledger)             Succeeded
@@ -9,7 +9,7 @@ claim back records the attempt as failed first.
 """
 
 from vramline.binder.books import situation_of
-from vramline.binder.cover import Situation, are_all_held_by_count, held_cards, under_way, uuids_of
+from vramline.binder.cover import Situation, held_cards, is_sliced, under_way, uuids_of
 from vramline.binder.parts import Parts
 from vramline.model.decision import Placement
 from vramline.model.holding import Changed, Elsewhere, Held, NotHeld
@@ -17,7 +17,7 @@ from vramline.model.node import Node
 from vramline.model.pod import Pod, PodPhase
 from vramline.wire.reservation_pod import Reservation
 
-__all__ = ["Binder"]
+__all__ = ["Binder", "is_held_by_reservations", "is_waiting"]
 
 _REFUSED_FOR_S = 30.0
 """For so long no new card is wanted of a kubelet that had none; what changes there ends it earlier."""
@@ -37,6 +37,14 @@ class Binder:
         """Whether the cards of this pod must be held: NVIDIA's plugin offers them, and not to this pod."""
         found = self._books.fleet.node(node)
         return found is not None and is_held_by_reservations(found) and not pod.holds_devices
+
+    def leaves_choice(self, pod: Pod, node: str) -> bool:
+        """Whether kubelet would give this pod devices, and has others to give than those it was told."""
+        found = self._books.fleet.node(node)
+        if found is None or pod.ask is None or not pod.holds_devices or not is_held_by_reservations(found):
+            return False
+        cards = [gpu for gpu in found.gpus if not gpu.mig]
+        return len(cards) > 1 and (is_sliced(found) or pod.ask.gpus < len(cards))
 
     def deadline(self) -> float:
         """Return until when a bind that begins now may take."""
@@ -115,7 +123,7 @@ class Binder:
                 return NotHeld(f"node {name} is gone")
             if (answer := _held(situation, wanted)) is not None:
                 return answer
-            if not _waits(self._books.pods.get(pod.uid)):
+            if not is_waiting(self._books.pods.get(pod.uid)):
                 return NotHeld(f"{pod.key} is gone")
             if not under_way(situation):
                 return self._given(situation, wanted)
@@ -164,17 +172,19 @@ class Binder:
 
 def is_held_by_reservations(node: Node) -> bool:
     """Whether kubelet hands out the cards of a node by a plugin that knows nothing of us."""
-    return bool(node.advertised) and not node.has_hami and not any(gpu.mig for gpu in node.gpus)
+    return bool(node.advertised) and not node.has_hami and any(not gpu.mig for gpu in node.gpus)
+
+
+def is_waiting(pod: Pod | None) -> bool:
+    """Whether a pod is there and on no node."""
+    return pod is not None and pod.phase is PodPhase.PENDING
 
 
 def _held(situation: Situation, wanted: list[str]) -> Held | None:
-    """Return what the containers see where every card is held, be it only because nothing is left."""
-    held = held_cards(situation)
-    uuids = uuids_of(held)
-    if set(wanted) <= held.keys():
+    """Return what the containers see where every card is held."""
+    uuids = uuids_of(held_cards(situation))
+    if set(wanted) <= uuids.keys():
         return Held({card: uuids[card] for card in wanted})
-    if are_all_held_by_count(situation) and not under_way(situation):
-        return Held({card: uuids.get(card, card) for card in wanted})
     return None
 
 
@@ -185,7 +195,3 @@ def _age(reservation: Reservation) -> tuple[float, int]:
 
 def _is_known(situation: Situation, card: str) -> bool:
     return any(each.card == card for each in held_cards(situation).values())
-
-
-def _waits(pod: Pod | None) -> bool:
-    return pod is not None and pod.phase is PodPhase.PENDING

@@ -1,6 +1,6 @@
 """What the binder reads of the cluster's state."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from vramline.binder.cover import Claimed, Situation
@@ -10,7 +10,7 @@ from vramline.model.node import Node
 from vramline.model.pod import Pod, PodPhase
 from vramline.wire import keys
 
-__all__ = ["Books", "claimed_on", "situation_of"]
+__all__ = ["Books", "claimed_on", "is_ours", "situation_of"]
 
 
 class Books(Protocol):
@@ -38,19 +38,16 @@ class Books(Protocol):
 def situation_of(books: Books, holds: Holds, node: Node) -> Situation:
     """Return who has devices of a node's kubelet."""
     there = (pod for pod in books.pods_on(node.name) if pod.namespace != holds.namespace)
-    takers = [pod for pod in there if pod.holds_devices]
-    own = [pod for pod in takers if _is_ours(pod)]
-    return Situation(
-        node=node,
-        reservations=holds.on(node.name),
-        own_devices=sum(len(pod.allocation.gpus) for pod in own if pod.allocation is not None),
-        strangers=len(own) < len(takers),
-    )
+    strangers = any(pod.holds_devices and not is_ours(pod) for pod in there)
+    return Situation(node=node, reservations=holds.on(node.name), strangers=strangers)
 
 
-def claimed_on(books: Books, node: Node) -> Claimed:
-    """Return what pods have to do with each card of a node; pods with devices of their own share none."""
-    anything, shared, awaited = set(), set(), set()
+def claimed_on(books: Books, node: Node, planned: Iterable[str] = ()) -> Claimed:
+    """Return what pods have to do with each card of a node; `planned` is what binds of others wait for.
+
+    Pods with devices of kubelet's need none held.
+    """
+    anything, used, awaited = set(), set(), set(planned)
     for gpu in node.gpus:
         for claim in books.fleet.ledger.of_card(gpu.uuid):
             pod = books.pods.get(claim.pod_uid)
@@ -60,9 +57,10 @@ def claimed_on(books: Books, node: Node) -> Claimed:
             if pod is not None and pod.node is None:
                 awaited.add(gpu.uuid)
             elif pod is not None and pod.phase in (PodPhase.BOUND, PodPhase.RUNNING):
-                shared.add(gpu.uuid)
-    return Claimed(any=frozenset(anything), shared=frozenset(shared), awaited=frozenset(awaited))
+                used.add(gpu.uuid)
+    return Claimed(any=frozenset(anything), used=frozenset(used), awaited=frozenset(awaited))
 
 
-def _is_ours(pod: Pod) -> bool:
+def is_ours(pod: Pod) -> bool:
+    """Whether we placed it."""
     return pod.allocation is not None and pod.allocation.origin == keys.ALLOCATION

@@ -1,4 +1,4 @@
-"""Which cards of a node are held, and what must be made or ended for those that pods share.
+"""Which cards of a node are held, and what must be made or ended for those that pods use.
 
 Everything here is a function of what the API server shows. kubelet gives whichever device it likes, so a
 reservation made for one card may hold another; the card that it tells is the one that counts.
@@ -14,8 +14,8 @@ __all__ = [
     "Claimed",
     "Situation",
     "Upkeep",
-    "are_all_held_by_count",
     "held_cards",
+    "is_sliced",
     "next_ordinal",
     "plan_upkeep",
     "under_way",
@@ -28,8 +28,6 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
 
     node: Node
     reservations: tuple[Reservation, ...] = ()
-    own_devices: int = 0
-    """Devices that kubelet gives to pods of ours which take whole cards."""
     strangers: bool = False
     """Whether kubelet also gives devices to pods that we did not place."""
 
@@ -39,8 +37,8 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
 
     any: frozenset[str] = frozenset()
     """There is a claim, if only one of a pod whose memory is not free yet."""
-    shared: frozenset[str] = frozenset()
-    """Pods that are on the node share it: it must be held."""
+    used: frozenset[str] = frozenset()
+    """Pods that are on the node use it: it must be held."""
     awaited: frozenset[str] = frozenset()
     """Pods that are being bound wait for it."""
 
@@ -52,7 +50,7 @@ class Upkeep(msgspec.Struct, frozen=True, kw_only=True):
     make: tuple[str, ...] = ()
     """Cards for which another reservation is to be made."""
     lost: tuple[str, ...] = ()
-    """Cards that pods share and that kubelet has given to somebody else."""
+    """Cards that pods use and that kubelet has given to somebody else."""
 
 
 def held_cards(situation: Situation) -> dict[str, Reservation]:
@@ -85,18 +83,6 @@ def under_way(situation: Situation) -> list[Reservation]:
     return [] if _is_certain(situation.node) else [each for each in _alive(situation) if not each.card]
 
 
-def are_all_held_by_count(situation: Situation) -> bool:
-    """Whether no device is left that kubelet could give to a stranger.
-
-    kubelet may have given a pod of ours that takes a whole card another device than the card it was told to
-    use. Which one, nobody says; but where all the other cards are held, it is the one that is left.
-    """
-    node = situation.node
-    if situation.strangers or _is_sliced(node) or not node.gpus:
-        return False
-    return 0 < len(node.gpus) - len(held_cards(situation)) <= situation.own_devices
-
-
 def next_ordinal(situation: Situation, card: str) -> int:
     """Return the number of the next try for a card: the first whose name is not taken."""
     names = {each.name for each in situation.reservations}
@@ -107,21 +93,19 @@ def next_ordinal(situation: Situation, card: str) -> int:
 
 
 def plan_upkeep(situation: Situation, claimed: Claimed) -> Upkeep:
-    """Return what must be done so that exactly the cards that pods share are held.
+    """Return what must be done so that exactly the cards that pods use are held.
 
     Nothing is ever done to those pods.
     """
     held = held_cards(situation)
     over = [each for each in situation.reservations if each.failure and not each.ending]
-    missing = sorted(claimed.shared - held.keys())
+    missing = sorted(claimed.used - held.keys())
     needed = {each.name for card, each in held.items() if card in claimed.any}
     needed |= {each.name for each in _alive(situation) if each.planned in claimed.awaited}
     needed |= {each.name for each in under_way(situation) if each.planned in claimed.any or missing}
     surplus = [each for each in _alive(situation) if each.name not in needed]
     if not missing:
         return Upkeep(end=(*over, *surplus))
-    if are_all_held_by_count(situation):
-        return Upkeep(end=tuple(over))
     if over or len(_alive(situation)) >= 2 * len(situation.node.gpus):
         return Upkeep(end=(*over, *surplus), lost=tuple(missing))
     # Whatever else kubelet gave stays until the right card has come: it cannot be given again.
@@ -134,7 +118,8 @@ def _alive(situation: Situation) -> list[Reservation]:
     return sorted(there, key=lambda each: (each.created_at, each.name))
 
 
-def _is_sliced(node: Node) -> bool:
+def is_sliced(node: Node) -> bool:
+    """Whether kubelet offers more devices than there are cards."""
     return any(gpu.slots is not None for gpu in node.gpus)
 
 
@@ -142,6 +127,6 @@ def _is_certain(node: Node) -> bool:
     """Whether there is no choice: one card, with devices for all, and a UUID that its agent told."""
     return (
         len(node.gpus) == 1
-        and _is_sliced(node)
+        and is_sliced(node)
         and node.gpus[0].uuid != name_card(node.name, node.gpus[0].index)
     )

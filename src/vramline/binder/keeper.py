@@ -1,6 +1,6 @@
 """What goes on besides binds: reservations end and are made anew, and unfinished binds are taken up.
 
-Only the leader does anything, and nothing is ever done to a pod that shares a card: a reservation that was
+Only the leader does anything, and nothing is ever done to a pod that uses a card: a reservation that was
 lost under it is made again, and if kubelet has given the card to somebody else meanwhile, that is told.
 """
 
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 
 import structlog
 
-from vramline.binder.binder import is_held_by_reservations
-from vramline.binder.books import claimed_on, situation_of
-from vramline.binder.cover import Upkeep, plan_upkeep
+from vramline.binder.binder import is_held_by_reservations, is_waiting
+from vramline.binder.books import claimed_on, is_ours, situation_of
+from vramline.binder.cover import Claimed, Upkeep, plan_upkeep
 from vramline.binder.parts import Parts
 from vramline.binder.store import Failed
 from vramline.model.claim import Claim
 from vramline.model.cluster import BindOutcome
 from vramline.model.decision import Placement
+from vramline.model.node import Node
 from vramline.model.pod import Pod, PodPhase
-from vramline.wire import keys
 from vramline.wire.bind_request_v1alpha1 import BindRequest
 from vramline.wire.reservation_pod import Reservation
 
@@ -36,7 +36,7 @@ _RECORDS_AT_ONCE = 20
 
 @dataclass(frozen=True, slots=True)
 class LostCard:
-    """A card that pods share, and that kubelet has given to somebody else."""
+    """A card that pods use, and that kubelet has given to somebody else."""
 
     node: str
     card: str
@@ -108,7 +108,7 @@ class Keeper:
             if pod is None or self._books.is_held(pod.uid) or self._epoch() is None:
                 continue  # the API server deletes what belonged to a pod that is gone
             if pod.node is not None:
-                ours = pod.node == request.node and _is_ours(pod)
+                ours = pod.node == request.node and is_ours(pod)
                 await self._requests.end(request, pod, "" if ours else f"{pod.key} is on {pod.node}")
                 continue
             if pod.uid not in self._resuming:
@@ -139,7 +139,7 @@ class Keeper:
             situation = situation_of(self._books, self._holds, node)
             if situation.strangers:
                 self._name_strangers(name)
-            upkeep = plan_upkeep(situation, claimed_on(self._books, node))
+            upkeep = plan_upkeep(situation, self._claimed_on(node))
             for each in upkeep.end:
                 if each.failure or await self._is_over(each):
                     await self._maker.end(each)
@@ -152,7 +152,7 @@ class Keeper:
     def _name_strangers(self, name: str) -> None:
         """Say on the node whom kubelet gave devices without asking us; their memory is counted."""
         for pod in self._books.pods_on(name):
-            if pod.holds_devices and not _is_ours(pod) and pod.namespace != self._holds.namespace:
+            if pod.holds_devices and not is_ours(pod) and pod.namespace != self._holds.namespace:
                 claims = self._books.fleet.ledger.of_pod(pod.uid)
                 self._tell(Stranger(name, pod.key, tuple((claim.gpu, claim.mib) for claim in claims)))
 
@@ -175,8 +175,14 @@ class Keeper:
         node = self._books.fleet.node(reservation.node)
         if node is None:
             return True
-        upkeep = plan_upkeep(situation_of(self._books, self._holds, node), claimed_on(self._books, node))
+        upkeep = plan_upkeep(situation_of(self._books, self._holds, node), self._claimed_on(node))
         return reservation.name in {each.name for each in upkeep.end}
+
+    def _claimed_on(self, node: Node) -> Claimed:
+        """Return what cards of a node are for, those for which another leader's bind waits among them."""
+        begun = (each for each in self._requests.pending() if each.node == node.name)
+        waiting = (each for each in begun if is_waiting(self._books.pods.get(each.pod_uid)))
+        return claimed_on(self._books, node, (share.uuid for each in waiting for share in each.gpus))
 
     def _has_news(self, reservation: Reservation, claims: tuple[Claim, ...]) -> bool:
         """Whether a claim on its card is stored that the books have not heard of."""
@@ -212,7 +218,7 @@ class Keeper:
         for pod in list(self._books.pods.values()):
             if written >= _RECORDS_AT_ONCE or self._epoch() is None:
                 return
-            if pod.phase not in (PodPhase.BOUND, PodPhase.RUNNING) or not _is_ours(pod):
+            if pod.phase not in (PodPhase.BOUND, PodPhase.RUNNING) or not is_ours(pod):
                 continue
             if self._books.is_held(pod.uid) or self._requests.has_succeeded(pod):
                 continue
@@ -223,7 +229,3 @@ class Keeper:
             else:  # nothing was written of the attempt that led there
                 given = () if pod.allocation is None else pod.allocation.gpus
                 await self._requests.close(pod, Placement(node=pod.node or "", gpus=given), refused="")
-
-
-def _is_ours(pod: Pod) -> bool:
-    return pod.allocation is not None and pod.allocation.origin == keys.ALLOCATION

@@ -1,7 +1,5 @@
 """BindRequests: what was intended for which pod, how often it was tried, and how it ended."""
 
-from collections.abc import Iterator
-
 import structlog
 
 from vramline.binder.store import BinderStore, Failed, StoredRequest, Taken
@@ -23,6 +21,7 @@ class Requests:
     def __init__(self, store: BinderStore) -> None:
         self._store = store
         self._known: dict[Key, StoredRequest] = {}
+        self._pending: dict[Key, BindRequest] = {}
         self._open: set[str] = set()
         """UIDs of pods whose attempt is stored as pending by this process."""
         self._log = structlog.get_logger()
@@ -34,11 +33,12 @@ class Requests:
         key = (stored.request.namespace, stored.request.name)
         known = self._known.get(key)
         if known is None or known.version < stored.version:
-            self._known[key] = stored
+            self._note(key, stored)
 
     def drop(self, namespace: str, name: str) -> None:
         """A request is gone."""
         self._known.pop((namespace, name), None)
+        self._pending.pop((namespace, name), None)
 
     def of(self, pod: Pod) -> BindRequest | None:
         """Return the request of this pod, not that of an earlier one of its name."""
@@ -55,11 +55,9 @@ class Requests:
         request = self.of(pod)
         return request is not None and request.phase is BindPhase.SUCCEEDED
 
-    def pending(self) -> Iterator[BindRequest]:
-        """Yield every request that has not ended, as far as the watch has told."""
-        for each in list(self._known.values()):
-            if each.request.phase is BindPhase.PENDING:
-                yield each.request
+    def pending(self) -> list[BindRequest]:
+        """Return every request that has not ended, as far as the watch has told."""
+        return list(self._pending.values())
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
@@ -128,8 +126,14 @@ class Requests:
         if stored is None:
             self.drop(pod.namespace, pod.name)
             return isinstance(answer, Taken)
-        self._known[pod.namespace, pod.name] = stored
+        self._note((pod.namespace, pod.name), stored)
         return True
+
+    def _note(self, key: Key, stored: StoredRequest) -> None:
+        self._known[key] = stored
+        self._pending.pop(key, None)
+        if stored.request.phase is BindPhase.PENDING:
+            self._pending[key] = stored.request
 
     def _next(self, pod: Pod, placement: Placement, phase: BindPhase, reason: str) -> BindRequest:
         before = self.of(pod)

@@ -42,6 +42,7 @@ _NEARNESS: tuple[Reason, ...] = (
     Reason.WRONG_UUID,
     Reason.KEPT_FOR_ANOTHER,
     Reason.NO_DEVICE_LEFT,
+    Reason.KUBELET_CHOOSES,
     Reason.INSUFFICIENT_CPU,
     Reason.INSUFFICIENT_MEMORY,
     Reason.TOO_MANY_PODS,

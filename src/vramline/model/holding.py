@@ -41,6 +41,10 @@ class CardHolder(Protocol):
         """Whether the cards of this pod must be held there: kubelet gives it none itself."""
         ...
 
+    def leaves_choice(self, pod: Pod, node: str) -> bool:
+        """Whether kubelet would give this pod devices there, and could give others than it was told."""
+        ...
+
     def deadline(self) -> float:
         """Return until when a bind that begins now may take."""
         ...

@@ -34,6 +34,7 @@ class Reason(enum.StrEnum):
     TOO_MANY_PODS = "TooManyPods"
     KEPT_FOR_ANOTHER = "KeptForAnother"
     NO_DEVICE_LEFT = "NoDeviceLeft"
+    KUBELET_CHOOSES = "KubeletChooses"
     NOT_A_CANDIDATE = "NotACandidate"
     # One pod
     INVALID_REQUEST = "InvalidRequest"

@@ -121,6 +121,8 @@ class Committer:
                     planned, uuids = found
                 version, taken = self._live.version_of(pod_uid), self._live.taken_over_by(pod_uid)
                 written = await self.desk.write(node, add=planned[1].claims, remove=taken)
+                if isinstance(written, Written) and self._has_lost_hold(pod, planned[0]):
+                    written = await self._withdraw(pod, node)
                 if isinstance(written, Written):
                     begun.append((pod, planned[0]))
                     told = self._tell(pod, planned[0], uuids)
@@ -133,6 +135,17 @@ class Committer:
         return BindOutcome(
             f"the ledger of {node} was not written: {lost.detail or 'an earlier promise stands'}"
         )
+
+    def _has_lost_hold(self, pod: Pod, placement: Placement) -> bool:
+        """Whether a card that was held is so no more: another leader ended what nobody had claimed."""
+        if self.holder is None or not self.holder.holds_for(pod, placement.node):
+            return False
+        return not {share.uuid for share in placement.gpus} <= self.holder.held_on(placement.node).keys()
+
+    async def _withdraw(self, pod: Pod, node: str) -> Lost:
+        """Take back a claim for which no binding was sent."""
+        await self.desk.write(node, remove=[pod.uid])
+        return Lost(f"cards of {node} are no longer held", retry=True)
 
     def _tell(self, pod: Pod, placement: Placement, uuids: dict[str, str]) -> dict[str, str]:
         """Return what a binding tells containers and other readers."""
@@ -227,7 +240,18 @@ class Committer:
             return f"{pod.key} is being bound"
         if self._live.fleet.node(node) is None:
             return f"no node {node}"
-        return why_hami_waits(self._live, pod, node, locks=self.hami_lock is not None)
+        return self._why_kubelet_decides(pod, node) or why_hami_waits(
+            self._live, pod, node, locks=self.hami_lock is not None
+        )
+
+    def _why_kubelet_decides(self, pod: Pod, node: str) -> str:
+        """Say that nobody but kubelet knows which cards the pod would get; empty: we do."""
+        if self.holder is None or not self.holder.leaves_choice(pod, node):
+            return ""
+        return (
+            f"{pod.key} asks kubelet for devices itself, and kubelet on {node} would choose them;"
+            " created anew it passes the webhook, which changes that"
+        )
 
     def _plan(self, pod: Pod, node: str) -> Planned | BindOutcome:
         """Choose cards of a node, or say why none will do."""

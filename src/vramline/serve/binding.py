@@ -91,7 +91,7 @@ def notice_of_trouble(trouble: LostCard | Stranger) -> Notice:
     if isinstance(trouble, LostCard):
         reason = "CardNotHeld"
         note = (
-            f"GPU {trouble.card} is shared by pods, and kubelet has no device left to reserve it with:"
+            f"GPU {trouble.card} is used by pods, and kubelet has no device left to reserve it with:"
             " a pod that Vramline did not place may have been given the same card"
         )
     else:

@@ -42,4 +42,5 @@ def admission_from(settings: Settings) -> AdmissionOptions:
         scheduler_name=settings.scheduler_name,
         scheduler_name_policy=settings.scheduler_name_policy,
         backend=settings.backend,
+        makes_reservations=bool(settings.reservation_image),
     )

@@ -182,14 +182,18 @@ def _resource_changes(ask: Ask, options: AdmissionOptions) -> ResourceChanges:
     """Return which resources must not reach kubelet, and which it must count.
 
     Sizes and cores go in any case: no stock device plugin offers them, so that no node would have them.
-    Device counts go where a reservation pod holds the card that the pod shares, and always where our own
-    plugin stands for the card; there a slot comes instead. The mark of the other backend goes: kube-scheduler
-    looks again at a pod that found no room only once a node offers all that the pod names.
+    Device counts go where reservation pods hold the cards, else kubelet would give devices of its own choice;
+    where our own plugin stands for the cards a slot comes instead. Only where nobody holds anything whole
+    cards stay in kubelet's count. The mark of the other backend goes: kube-scheduler looks again at a pod
+    that found no room only once a node offers all that the pod names.
     """
     sizes = {keys.GPU_MEMORY_MIB, keys.GPU_MEMORY_PERCENT, keys.GPU_CORES, keys.GPU_PRIORITY}
     counts = {keys.GPU_COUNT, keys.GPU_COUNT_SHARED}
     if options.backend is Backend.PLUGIN:
         return ResourceChanges(removed=frozenset({*sizes, *counts, keys.MANAGED}), mark=keys.SLOT)
-    if isinstance(ask.size, UnsizedSize):
+    counted = isinstance(ask.size, WholeSize | UnsizedSize) and not options.makes_reservations
+    if counted and isinstance(ask.size, UnsizedSize):
         counts = set()
-    return ResourceChanges(removed=frozenset({*sizes, *counts, keys.SLOT}))
+    return ResourceChanges(
+        removed=frozenset({*sizes, *counts, keys.SLOT}), devices=ask.gpus if counted else 0
+    )

@@ -20,7 +20,7 @@ class Backend(enum.StrEnum):
     """Who holds a card from kubelet's point of view."""
 
     RESERVATION = "reservation"
-    """A reservation pod. A pod that shares a card loses its limits, else kubelet hands out a second card."""
+    """A reservation pod. A pod loses its limits, else kubelet hands out a card of its own choice."""
     PLUGIN = "plugin"
     """Vramline's own device plugin: a pod holds one of its slots and no device of another plugin."""
 
@@ -31,3 +31,5 @@ class AdmissionOptions(msgspec.Struct, frozen=True, kw_only=True):
     scheduler_name: str = "vramline"
     scheduler_name_policy: SchedulerNamePolicy = SchedulerNamePolicy.DEFAULT
     backend: Backend = Backend.RESERVATION
+    makes_reservations: bool = False
+    """Whether there are reservation pods, that is an image for them: they hold whole cards as well then."""

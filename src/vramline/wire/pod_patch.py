@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from vramline.model.ask import Ask, UnsizedSize, WholeSize
+from vramline.model.ask import Ask
 from vramline.wire import keys
 from vramline.wire.ask_annotation import encode_ask
 from vramline.wire.kubernetes import Container
@@ -50,6 +50,8 @@ class ResourceChanges(msgspec.Struct, frozen=True, kw_only=True):
     removed: frozenset[str] = frozenset()
     mark: str = keys.MANAGED
     """What sends the pod to us. A slot is also what kubelet counts for it, instead of any device."""
+    devices: int = 0
+    """How many devices kubelet shall count for the pod."""
 
 
 def has_managed_resource(container: Container) -> bool:
@@ -71,7 +73,7 @@ def patch_pod(
     patch += _seal(pod.get("metadata") or {}, encode_ask(ask))
     lists = [(f"/spec/{field}", spec.get(field) or []) for field in ("initContainers", "containers")]
     containers = [(f"{path}/{i}", each) for path, each_list in lists for i, each in enumerate(each_list)]
-    added = _resources_to_add(ask, [each for _, each in containers], resources)
+    added = _resources_to_add([each for _, each in containers], resources)
     chosen = _choose_container(containers, resources.mark)
     warnings: list[str] = []
     for path, container in containers:
@@ -117,20 +119,13 @@ def _choose_container(containers: list[tuple[str, _Json]], mark: str) -> str:
     return (marked or main or [""])[0]
 
 
-def _resources_to_add(ask: Ask, containers: list[_Json], resources: ResourceChanges) -> dict[str, str]:
-    """Return the mark, and the devices of an ask for cards that names none to kubelet itself.
-
-    An ask for cards, not shares, names exactly its devices, so that kubelet counts as many as the books do.
-    """
+def _resources_to_add(containers: list[_Json], resources: ResourceChanges) -> dict[str, str]:
+    """Return the mark, and the devices that kubelet is to count where no container names them any more."""
     named = {name for each in containers for name in _names_of(each)}
     added = {} if resources.mark in named else {resources.mark: "1"}
-    if resources.mark == keys.SLOT:
-        return added
-    removed = resources.removed
-    for_cards = isinstance(ask.size, WholeSize | UnsizedSize) and bool(removed)
-    if for_cards and (keys.GPU_COUNT in removed or named.isdisjoint(_COUNTS)):
+    if resources.devices and (keys.GPU_COUNT in resources.removed or named.isdisjoint(_COUNTS)):
         count = keys.GPU_COUNT_SHARED if keys.GPU_COUNT_SHARED in named else keys.GPU_COUNT
-        added[count] = str(ask.gpus)
+        added[count] = str(resources.devices)
     return added
 
 

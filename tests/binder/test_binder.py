@@ -154,7 +154,7 @@ def test_a_pod_for_which_kubelet_would_choose_the_card_is_refused_with_the_reaso
     answer = asyncio.run(filtered(replica, device_pod(1)))
 
     assert refused.startswith("ns/s1 asks kubelet for devices itself, and kubelet on n1 would choose them")
-    assert answer.failed_and_unresolvable_nodes["n1"].startswith("KubeletChooses: the pod asks kubelet")
+    assert answer.failed_and_unresolvable_nodes["n1"].startswith("KubeletChooses: kubelet would choose")
     assert answer.node_names == ["n2"]
     assert world.ledgers == {}
 

@@ -86,8 +86,9 @@ def whole(name: str, node: str, scheduler: str = "vramline") -> Document:
 
 def card_in_use(world: World, name: str) -> str:
     """The card that a pod's containers see: the one it was told, or else the one that kubelet gave."""
-    wait_until(lambda: world.card_of(name) or world.kubelets.cards_of(name=name), f"a card for {name}")
-    return world.card_of(name) or world.kubelets.cards_of(name=name)[0]
+    given = world.kubelets.cards_of
+    wait_until(lambda: bool(world.card_of(name) or given(name=name)), f"a card for {name}", seconds=60.0)
+    return world.card_of(name) or given(name=name)[0]
 
 
 def label(world: World, node: str) -> None:
@@ -186,11 +187,24 @@ def test_a_pod_for_which_kubelet_would_choose_waits_with_the_reason(world: World
     pod["spec"]["schedulerName"] = "vramline"  # it was created while the webhook was away
     world.create(pod)
 
-    def told() -> list[str]:
-        return [each["message"] for each in world.pod("unseen")["status"].get("conditions", [])]
-
-    wait_until(lambda: any("KubeletChooses" in message for message in told()), "the reason", seconds=60.0)
+    wait_until(lambda: "KubeletChooses" in told_about(world, "unseen"), "the reason", seconds=60.0)
     assert not world.is_bound("unseen")
+
+
+@pytest.mark.usefixtures("vramline")
+def test_a_pod_that_waits_for_a_device_is_bound_once_kubelet_has_one_again(world: World, node: str) -> None:
+    """No object changes then: kube-scheduler, which would look again after five minutes, is woken by us."""
+    cards = add(world, node, SIZE, SIZE)
+    world.kubelets.add_node(node, cards[0])  # the device of the other card has fallen out
+    world.create(shared("holding", 23_000, node))
+    wait_bound(world, "holding")
+    world.create(shared("waiting", 23_000, node))
+    wait_until(lambda: "NoDeviceLeft" in told_about(world, "waiting"), "the reason", seconds=60.0)
+
+    world.kubelets.add_node(node, *cards)
+
+    wait_until(lambda: world.is_bound("waiting"), "waiting to be bound", seconds=120.0)
+    assert {world.card_of("holding"), world.card_of("waiting")} == set(cards)
 
 
 @pytest.mark.usefixtures("vramline")
@@ -230,9 +244,14 @@ def test_a_pod_that_went_round_us_on_a_sliced_card_is_counted_and_the_node_says_
     assert not world.is_bound("too-much")
 
 
-def is_unschedulable(world: World, name: str) -> bool:
+def told_about(world: World, name: str) -> str:
+    """What is said about a pod in its status."""
     conditions = world.pod(name)["status"].get("conditions", [])
-    return any(each.get("reason") == "Unschedulable" for each in conditions)
+    return " ".join(f"{each.get('reason', '')}: {each.get('message', '')}" for each in conditions)
+
+
+def is_unschedulable(world: World, name: str) -> bool:
+    return "Unschedulable" in told_about(world, name)
 
 
 def promised_on(world: World, node: str) -> int:

@@ -62,6 +62,7 @@ def test_admission_is_told_what_settings_say() -> None:
     settings = load({"backend": "plugin", "schedulerName": "vram", "schedulerNamePolicy": "always"}, {}, {})
 
     assert admission_from(Settings()) == AdmissionOptions()
+    assert admission_from(Settings(reservation_image="vramline")) == AdmissionOptions(makes_reservations=True)
     assert admission_from(settings) == AdmissionOptions(
         scheduler_name="vram", scheduler_name_policy=SchedulerNamePolicy.ALWAYS, backend=Backend.PLUGIN
     )

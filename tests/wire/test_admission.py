@@ -245,17 +245,25 @@ def test_the_mark_of_another_backend_goes(backend: Backend, mark: str) -> None:
         pytest.param({}, {"gpu-fraction": "0.25"}, id="a share"),
     ],
 )
-def test_with_our_own_plugin_every_ask_is_one_slot_to_kubelet(
-    limits: Document, annotations: Document
+@pytest.mark.parametrize(
+    ("options", "mark"),
+    [
+        pytest.param({"backend": Backend.PLUGIN}, {"vramline.io/gpu": "1"}, id="our own plugin"),
+        pytest.param({"makes_reservations": True}, MANAGED, id="reservation pods"),
+    ],
+)
+def test_where_we_hold_the_cards_kubelet_sees_no_device_of_any_ask(
+    limits: Document, annotations: Document, options: Document, mark: Document
 ) -> None:
     pod = pod_document(
         container("first", limits={"cpu": "2"}, **limits), container("second"), annotations=annotations
     )
 
-    stored = admit(pod, backend=Backend.PLUGIN)
+    stored = admit(pod, **options)
 
-    assert limits_of(stored) == [{"cpu": "2", "vramline.io/gpu": "1"}, {}]
+    assert limits_of(stored) == [{"cpu": "2", **mark}, {}]
     assert ask_of(stored) == read_spelled_ask(msgspec.convert(pod, PodObject))
+    assert plan(stored, **options) == Admitted()
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ _TEXTS = {
     Reason.TOO_MANY_PODS: "no place for another pod",
     Reason.KEPT_FOR_ANOTHER: "what is free is kept for a more important pod",
     Reason.NO_DEVICE_LEFT: "kubelet has no device left for another GPU",
-    Reason.KUBELET_CHOOSES: "the pod asks kubelet for devices itself, and kubelet would choose them",
+    Reason.KUBELET_CHOOSES: "kubelet would choose the devices of the pod",
     Reason.NOT_A_CANDIDATE: "not asked about",
     Reason.INVALID_REQUEST: "the pod's request is not valid",
 }

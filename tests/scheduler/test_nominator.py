@@ -188,6 +188,37 @@ def test_a_hint_must_be_worth_its_write(nodes: int, pods: int, *, leads: bool) -
     assert world.step() == []
 
 
+def test_the_last_of_a_burst_get_hints_too() -> None:
+    world = World(nodes=8)
+    for number in range(8):
+        world.add(number)
+    world.step()
+    world.add(8)
+
+    assert [uid for uid, _ in world.step()] == ["uid-8"]
+
+
+@pytest.mark.parametrize(("nodes", "alone"), [(1_000, 8), (1_001, 8), (2_000, 4), (5_000, 2), (50_000, 1)])
+def test_the_slower_kube_scheduler_is_the_fewer_pods_are_left_alone(nodes: int, alone: int) -> None:
+    assert HintRules().left_alone(nodes) == alone
+
+
+def test_pods_that_fit_nowhere_are_not_planned_over_and_over_unless_another_pod_comes() -> None:
+    world = World()
+    for number in range(8):
+        world.add(number, mib=CARD_MIB + 1)
+    assert world.step() == []
+    world.live.set_report(report({"uuid": "GPU-large", "index": 0, "totalMiB": 4 * CARD_MIB}, node="large"))
+    world.live.set_node(node_object("large"))
+
+    world.now = 4.0
+    assert world.step() == []
+    world.now = 5.0
+    assert [uid for uid, _ in world.step()] == ["uid-2"]
+    world.add(8)
+    assert [uid for uid, _ in world.step()] == ["uid-8"]
+
+
 def test_a_nomination_of_somebody_else_is_never_overwritten() -> None:
     world = World()
     for number in range(8):

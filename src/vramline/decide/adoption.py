@@ -20,7 +20,7 @@ from vramline.model.pod import GpuShare, Pod, PodPhase
 from vramline.model.rules import Rules
 from vramline.units import Mib
 
-__all__ = ["adopt_pods", "claims_of", "gpus_of_groups"]
+__all__ = ["adopt_bound_pod", "adopt_pods", "claims_of", "gpus_of_groups"]
 
 _STATES = {
     PodPhase.BOUND: ClaimState.BOUND,
@@ -90,6 +90,28 @@ def adopt_pods(
     return problems
 
 
+def adopt_bound_pod(fleet: Fleet, pod: Pod, rules: Rules, claims: tuple[Claim, ...]) -> None:
+    """Do what `adopt_pods` does for a pod that holds claims already; `claims` are the ledger's.
+
+    Most are bound to exactly what they were promised a moment ago: then no card has to be counted again.
+    """
+    told = pod.allocation.gpus if pod.allocation is not None else ()
+    held = fleet.ledger.of_pod(pod.uid)
+    just_bound = pod.phase is PodPhase.BOUND and pod.started_at is None
+    if just_bound and told == _shares_of(held) == _shares_of(claims) and all(map(_is_reserved, held)):
+        fleet.pod_bound(pod.uid)
+    else:
+        adopt_pods(fleet, [pod], rules, {pod.uid: claims})
+
+
+def _is_reserved(claim: Claim) -> bool:
+    return claim.state is ClaimState.RESERVED and claim.started_at is None
+
+
+def _shares_of(claims: Iterable[Claim]) -> tuple[GpuShare, ...]:
+    return tuple([GpuShare(claim.gpu, claim.mib, claim.cores) for claim in claims])
+
+
 def _with_use_at_end(fleet: Fleet, pods: Iterable[Pod]) -> list[Claim]:
     """Return releasing claims with what the card must have shown when their pods ended.
 
@@ -116,7 +138,7 @@ def _named_cards(
 ) -> tuple[GpuShare, ...] | None:
     """Return the cards that a pod's evidence names, None where there is no evidence."""
     told = pod.allocation.gpus if pod.allocation is not None else ()
-    written = tuple(GpuShare(claim.gpu, claim.mib, claim.cores) for claim in claims)
+    written = _shares_of(claims)
     if told and written and told != written and _by_card(told) != _by_card(written):
         raise RequestError(
             subject=f"Pod {pod.key}",
@@ -151,7 +173,7 @@ def _at_worst(fleet: Fleet, pod: Pod, claims: tuple[Claim, ...]) -> tuple[GpuSha
     """Return the most that any piece of evidence says, on cards that are there: doubt is no free memory."""
     most: dict[str, GpuShare] = {}
     told = pod.allocation.gpus if pod.allocation is not None else ()
-    for share in (*told, *(GpuShare(claim.gpu, claim.mib, claim.cores) for claim in claims)):
+    for share in (*told, *_shares_of(claims)):
         gpu = fleet.gpu(share.uuid)
         if gpu is not None and gpu.node == pod.node and share.mib > most.get(share.uuid, _NOTHING).mib:
             most[share.uuid] = share

@@ -1,11 +1,12 @@
 """Where changes of one node's ledger are written: one at a time, everything that waits in one write.
 
 Forty pods bound to one node at once do not fight over forty versions: while one write is under way the
-others collect, and the next write carries them all. A write that follows another one closely waits a moment
-for company, the longer the more came together last: a write costs an API server about as much as a binding.
+others collect, and the next write carries them all. In a burst a write waits a moment for company, the longer
+the more came together last, on whichever node: a write costs an API server about as much as a binding.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ from vramline.wire.ledger_v1alpha1 import GpuLedger
 
 __all__ = ["LedgerDesk", "Lost"]
 
-_LONGEST_APART_S = 0.2
+_LONGEST_WAIT_S = 0.2
 
 
 class Lost(msgspec.Struct, frozen=True):
@@ -41,14 +42,19 @@ class LedgerDesk:
     def __init__(
         self, live: LiveState, store: Store, epoch: Callable[[], int | None], *, apart_s: float
     ) -> None:
-        """`apart_s`: to the next write from the start of one, times its changes; who is alone never waits."""
+        """`apart_s`: the least time between two writes of a ledger; a burst that pauses so long is over."""
         self._apart_s = apart_s
         self._live = live
         self._store = store
         self._epoch = epoch
         self._collecting: dict[str, list[_Change]] = {}
         self._writes: dict[str, asyncio.Task[list[Written | Lost]]] = {}
-        self._next_at: dict[str, float] = {}
+        self._written_at: dict[str, float] = {}
+        """By node, when its last write began."""
+        self._came_at = 0.0
+        """When the last change came, for whichever node."""
+        self._company = 1
+        """How many changes went together lately."""
 
     async def write(
         self,
@@ -67,6 +73,7 @@ class LedgerDesk:
             self._collecting[node] = []
             before = self._writes.get(node)
             self._writes[node] = asyncio.create_task(self._write_after(node, before))
+        self._came_at = asyncio.get_running_loop().time()
         changes, task = self._collecting[node], self._writes[node]
         changes.append(_Change(tuple(add), frozenset(remove), frozenset(take_over)))
         place = len(changes) - 1
@@ -79,12 +86,19 @@ class LedgerDesk:
         """Wait for the write before this one, then write all that was collected meanwhile."""
         if before is not None and not before.done():
             await asyncio.wait([before])
-        loop = asyncio.get_running_loop()
-        if (rest_s := self._next_at.get(node, 0.0) - loop.time()) > 0:
-            await asyncio.sleep(rest_s)
+        await self._wait_for_company(self._written_at.get(node, -math.inf) + self._apart_s)
         changes = self._collecting.pop(node)
-        self._next_at[node] = loop.time() + min(self._apart_s * len(changes), _LONGEST_APART_S)
+        self._written_at[node] = asyncio.get_running_loop().time()
+        self._company = max(len(changes), self._company // 2)
         return await self._write_collected(node, changes)
+
+    async def _wait_for_company(self, earliest: float) -> None:
+        """Wait as long as changes keep coming and lately went together; who comes alone never waits."""
+        now = asyncio.get_running_loop().time
+        latest = now() + min(self._apart_s * (self._company - 1), _LONGEST_WAIT_S)
+        # No event tells the end: it moves with every change that comes.
+        while (rest_s := max(earliest, min(latest, self._came_at + self._apart_s)) - now()) > 0:  # noqa: ASYNC110
+            await asyncio.sleep(rest_s)
 
     async def _write_collected(self, node: str, changes: list[_Change]) -> list[Written | Lost]:
         """Write the changes that still hold, and without what is over.

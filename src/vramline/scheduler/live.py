@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from vramline.decide.adoption import adopt_pods
+from vramline.decide.adoption import adopt_bound_pod, adopt_pods
 from vramline.decide.whatif import copy_without_pods
 from vramline.errors import RequestError
 from vramline.model.ask import Ask
@@ -90,8 +90,8 @@ class LiveState:
 
     def pods_on(self, node: str) -> list[Pod]:
         """The pods on a node that hold something there, or may."""
-        there = (self._pods[uid] for uid in self._on_node.get(node, ()) if uid in self._pods)
-        return [pod for pod in there if pod.phase is not PodPhase.FINISHED]
+        there = (self._pods.get(uid) for uid in self._on_node.get(node, ()))
+        return [pod for pod in there if pod is not None and pod.phase is not PodPhase.FINISHED]
 
     def now(self) -> float:
         """The time of this state."""
@@ -196,7 +196,7 @@ class LiveState:
         pod = self._pods.get(uid)
         self._note(uid, pod)
         if was is not None and pod is not None and self._is_bound_as_promised(was, pod):
-            adopt_pods(self.fleet, [pod], self.rules, self._stored_claims(after))
+            adopt_bound_pod(self.fleet, pod, self.rules, self._claims_stored_for(uid, after))
             return
         for name in {before, after, *self._ledgers.nodes_of(uid)} - {""}:
             self._rebuild(name)
@@ -414,8 +414,8 @@ class LiveState:
 
     def _is_held_so(self, claim: Claim) -> bool:
         pod, uid = self._pods.get(claim.pod_uid), claim.pod_uid
-        waits = pod is not None and pod.phase is PodPhase.PENDING
-        return waits and uid in self._under_way and claim in self.fleet.ledger.of_pod(uid)
+        waits = pod is not None and pod.phase is PodPhase.PENDING and uid in self._under_way
+        return waits and claim in self.fleet.ledger.of_pod(uid)
 
     def _is_stored(self, reservation: Reservation) -> bool:
         """Whether all that a bind held is in the ledger, for a pod that is there."""
@@ -427,11 +427,11 @@ class LiveState:
 
     def _is_bound_as_promised(self, was: Pod, pod: Pod) -> bool:
         """Whether a pod is now bound to, or runs on, exactly the cards that it holds."""
-        if was.phase not in _AT_FIRST or pod.phase not in _THEN or was.node not in {None, pod.node}:
+        if pod.node is None or was.node not in {None, pod.node}:
             return False
-        if pod.node is None:
+        if was.phase not in _AT_FIRST or pod.phase not in _THEN:
             return False
-        node, stored = self.fleet.node(pod.node), self._stored_claims(pod.node).get(pod.uid, ())
+        node, stored = self.fleet.node(pod.node), self._claims_stored_for(pod.uid, pod.node)
         if node is None or node.problem is not None or self._ledgers.nodes_of(pod.uid) != {pod.node}:
             return False
         told = {share.uuid for share in pod.allocation.gpus} if pod.allocation is not None else set()
@@ -444,13 +444,20 @@ class LiveState:
     def _stored_claims(self, name: str) -> dict[str, tuple[Claim, ...]]:
         """A node's stored claims by pod, without those that were let go or whose pod went elsewhere."""
         by_pod: dict[str, tuple[Claim, ...]] = {}
-        let_go = self._ledgers.are_let_go(name)
         for claim in self.ledger_of(name).claims:
-            pod = self._pods.get(claim.pod_uid)
-            elsewhere = pod is not None and pod.node not in {None, name}
-            if not elsewhere and claim.pod_uid not in let_go and not self._advances.is_covered(claim):
+            if self._is_good(claim, name):
                 by_pod[claim.pod_uid] = (*by_pod.get(claim.pod_uid, ()), claim)
         return by_pod
+
+    def _claims_stored_for(self, uid: str, name: str) -> tuple[Claim, ...]:
+        """What `_stored_claims` says of one pod."""
+        claims = self.ledger_of(name).claims
+        return tuple([claim for claim in claims if claim.pod_uid == uid and self._is_good(claim, name)])
+
+    def _is_good(self, claim: Claim, name: str) -> bool:
+        pod = self._pods.get(claim.pod_uid)
+        over = claim.pod_uid in self._ledgers.are_let_go(name) or self._advances.is_covered(claim)
+        return not over and (pod is None or pod.node in {None, name})
 
     def _claims_of_the_missing(self, stored: Mapping[str, tuple[Claim, ...]]) -> Iterable[Claim]:
         """Claims of pods that are not there: releasing since they were missed, once all pods are known."""
@@ -470,8 +477,7 @@ class LiveState:
         """A pod that finished holds its memory until the card shows otherwise, if it was promised any."""
         if pod.phase is not PodPhase.FINISHED:
             return pod
-        stored = any(claim.pod_uid == pod.uid for claim in self.ledger_of(pod.node or "").claims)
-        if not stored:
+        if not any(claim.pod_uid == pod.uid for claim in self.ledger_of(pod.node or "").claims):
             return pod
         ended_at = pod.ended_at
         if ended_at is None:
@@ -480,9 +486,7 @@ class LiveState:
 
     def _node_of(self, uid: str) -> str:
         pod = self._pods.get(uid)
-        if pod is not None:
-            return pod.node or ""
-        return self._unreadable.get(uid, ("", ""))[0]
+        return self._unreadable.get(uid, ("", ""))[0] if pod is None else pod.node or ""
 
     def _note(self, uid: str, pod: Pod | None) -> None:
         for each in (self.nominees, self._crowd, self._advances):

@@ -23,12 +23,14 @@ from vramline.wire.kubernetes import PodObject
 __all__ = ["HintRules", "Nominator"]
 
 _LOOK_EVERY_S = 0.25
-_MOST_A_LOOK = 100
-"""Together with the pause between two looks: at most 400 nominations a second."""
+_MOST_A_LOOK = 400
+"""Many more than kube-scheduler takes until the next look: else it would come to pods without a hint."""
 _AT_ONCE = 8
 """Writes under way."""
 _BREATH = 2
 """Pods that are planned before everybody else has a turn."""
+_FRUITLESS_S = 5.0
+"""How long pods that fitted nowhere are not planned again for their own sake."""
 _LEFT_ALONE_S = 10.0
 """How long a pod that kube-scheduler has just tried is not touched."""
 
@@ -41,9 +43,16 @@ class HintRules(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int = 1_000
     """With fewer, kube-scheduler looks at all of them in less time than the write takes."""
     waiting: int = 20
-    """With fewer, kube-scheduler is through before the hints are there."""
+    """With fewer in the queue, kube-scheduler is through before the hints are there."""
     head: int = 8
-    """The next so many pods in the queue are left alone: kube-scheduler takes them before a hint arrives."""
+    """The next so many pods in the queue are left alone: kube-scheduler takes them before a hint arrives.
+
+    That is at `nodes`; the more there are, the longer it takes for a pod without a hint.
+    """
+
+    def left_alone(self, nodes: int) -> int:
+        """Return how many pods kube-scheduler takes before a hint arrives."""
+        return max(1, -(-self.head * self.nodes // nodes))
 
 
 class Nominator:
@@ -69,6 +78,9 @@ class Nominator:
         self._tried: dict[str, float] = {}
         self._planned: dict[str, Reservation] = {}
         """By pod, what stands behind a nomination of ours that is stored."""
+        self._nowhere: set[str] = set()
+        """Pods that fitted nowhere at the last look."""
+        self._look_again_at = 0.0
         self._under_way: dict[str, asyncio.Event] = {}
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._log = structlog.get_logger()
@@ -93,29 +105,40 @@ class Nominator:
     async def step(self) -> int:
         """Look once, and return how many pods were nominated."""
         self._forget()
-        if self._live.fleet.node_count < self._rules.nodes or not self._live.pods_are_complete:
+        nodes = self._live.fleet.node_count
+        if nodes < self._rules.nodes or not self._live.pods_are_complete:
             return 0
-        queue = self._queue()
-        waiting = [pod for pod in queue[self._rules.head :] if _wants_a_hint(pod)]
-        if len(waiting) + self._rules.head < self._rules.waiting:
+        queue, head = self._queue(), self._rules.left_alone(nodes)
+        waiting = [pod for pod in queue[head:] if _wants_a_hint(pod)]
+        if len(queue) < self._rules.waiting or not self._is_worth_a_look(waiting):
             return 0
         before, foresight = self._written(), Foresight(self._live)
-        for pod in queue[: self._rules.head]:
+        for pod in queue[:head]:
             if pod.nominated is None:
                 foresight.place(pod)  # it goes before the others, and takes its place without a hint
         wrong = [uid for uid, planned in self._planned.items() if not self._stands(foresight, uid, planned)]
         waiting = [*(self._live.pods[uid] for uid in wrong), *waiting]
+        self._nowhere.clear()
+        self._look_again_at = self._clock() + _FRUITLESS_S
         async with asyncio.TaskGroup() as writes:
             for place, pod in enumerate(waiting[:_MOST_A_LOOK], start=1):
                 if place % _BREATH == 0:
                     await asyncio.sleep(0)
                 planned = foresight.place(pod)
-                if planned is not None:
+                if planned is None:
+                    self._nowhere.add(pod.uid)
+                else:
                     writes.create_task(self._nominate(pod, planned))
         written = self._written() - before
         if written:
             self._log.info("nominated.ahead", pods=written, waiting=len(waiting))
         return written
+
+    def _is_worth_a_look(self, waiting: list[Pod]) -> bool:
+        """Whether one of these may get a hint: at 5,000 nodes a look costs 30 ms."""
+        return bool(waiting) and (
+            self._clock() >= self._look_again_at or any(pod.uid not in self._nowhere for pod in waiting)
+        )
 
     def _written(self) -> int:
         return self._tallies.of(Happening.NOMINATIONS, "written")

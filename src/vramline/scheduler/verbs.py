@@ -230,8 +230,8 @@ def record_filter(cluster: Cluster, journal: Journal, decision: Decision, candid
     """Remember what the filter saw: of the best node, or where nothing fits, as a decision of its own."""
     ask, fleet = decision.ask, cluster.fleet
     if decision.placement is not None:
-        best = fleet.node_numbers((decision.placement.node,))
-        journal.filtered(ask.pod_uid, keep_lines(fleet, decision, best))
+        best = fleet.node_number(decision.placement.node)  # the names in question stay those of the call
+        journal.filtered(ask.pod_uid, keep_lines(fleet, decision, np.array([best])))
         return
     journal.checks.refused(fleet, decision)
     journal.checks.waiting.add(ask)
@@ -297,9 +297,15 @@ def _answer(
 
 def points_of(decision: Decision, numbers: Numbers) -> Numbers:
     """Spread the ranks of fitting nodes over 9 (the best) to 0 (the last); nodes that do not fit get 0."""
-    fits = (numbers != NOT_HERE) & (decision.node_codes[numbers] == FITS)
-    scores, place = np.unique(-decision.scores[numbers[fits]], return_inverse=True)
-    most = MAX_SCORE - 1
+    fits = ((numbers != NOT_HERE) & (decision.node_codes[numbers] == FITS)).nonzero()[0]
     points = np.zeros(len(numbers), dtype=np.int64)
-    points[fits] = most - most * place // max(len(scores) - 1, 1)
+    if not len(fits):
+        return points
+    scores = decision.scores[numbers[fits]]
+    order = scores.argsort()[::-1]
+    ranked = scores[order]
+    ranks = np.zeros(len(fits), dtype=np.int64)  # equal scores have the same
+    np.cumsum(ranked[1:] != ranked[:-1], out=ranks[1:])
+    most = MAX_SCORE - 1
+    points[fits[order]] = most - most * ranks // max(int(ranks[-1]), 1)
     return points

@@ -21,7 +21,13 @@ import msgspec
 from controlplane.commands import CommandsMissingError, obtain_commands
 from controlplane.plane import ControlPlane, control_plane
 from controlplane.processes import Child, free_port, wait_until
-from controlplane.throughput.populate import add_nodes, add_pods, remove_pods
+from controlplane.throughput.populate import (
+    add_nodes,
+    add_pods,
+    over_promised,
+    remove_pods,
+    start_anew,
+)
 from controlplane.throughput.watching import Progress, watch_pods
 from controlplane.vramline import apply_crds, extender_configuration, run_scheduler
 
@@ -111,6 +117,7 @@ def _measure(plane: ControlPlane, admin: httpx.Client, case: str, batch: Batch) 
     namespace = f"batch-{CASES.index(case)}-{batch.turn}"
     kubeconfig = plane.folder / "admin.kubeconfig"
     admin.post("/api/v1/namespaces", json={"metadata": {"name": namespace}}).raise_for_status()
+    start_anew(kubeconfig, admin, batch.nodes)
 
     def create() -> None:
         add_pods(kubeconfig, namespace, batch.pods, scheduler="vramline")
@@ -136,6 +143,8 @@ def _measure(plane: ControlPlane, admin: httpx.Client, case: str, batch: Batch) 
         watch.join()
         scheduler.stop()
         plane.children.remove(scheduler)
+    if case in {VRAMLINE, UNHINTED} and (wrong := over_promised(admin, namespace)):
+        raise SystemExit(f"error: {case} gave more than there is, or nothing: {', '.join(wrong[:10])}")
     remove_pods(admin, namespace)
     figures = _figures(progress, case, batch.nodes)
     _tell(f"{batch.nodes} nodes, {case}: {figures.pods_per_s} pods/s")

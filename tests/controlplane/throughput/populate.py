@@ -3,6 +3,7 @@
 import asyncio
 import datetime as dt
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,15 @@ from controlplane.vramline import gpu_pod
 from vramline.kube.client import KubeClient, Patch
 from vramline.kube.objects import NODES, PODS, REPORTS, ObjectKey
 from vramline.kube.target import find_target
+from vramline.wire import keys
+from vramline.wire.allocation import decode_allocation
 
-__all__ = ["GPUS_PER_NODE", "add_nodes", "add_pods", "remove_pods"]
+__all__ = ["GPUS_PER_NODE", "add_nodes", "add_pods", "over_promised", "remove_pods", "start_anew"]
 
 GPUS_PER_NODE = 8
 _CARD_MIB = 46_068
 _ASK_MIB = 8_000
+_LEDGERS = "/apis/vramline.io/v1alpha1/gpuledgers"
 _AT_ONCE = 16
 """Requests under way at a time."""
 
@@ -47,6 +51,31 @@ def add_pods(kubeconfig: Path, namespace: str, count: int, *, scheduler: str) ->
         await client.create(PODS, pod, namespace=namespace)
 
     asyncio.run(_for_each(kubeconfig, range(count), add))
+
+
+def start_anew(kubeconfig: Path, admin: httpx.Client, nodes: int) -> None:
+    """Let every case begin alike: no promise is left from the last one, and every card was just looked at."""
+    admin.request("DELETE", _LEDGERS, timeout=120.0).raise_for_status()
+
+    async def look(client: KubeClient, number: int) -> None:
+        name = f"gpu-node-{number:05d}"
+        await client.patch(REPORTS, ObjectKey(name), Patch({"status": _status(name)}), subresource="status")
+
+    asyncio.run(_for_each(kubeconfig, range(nodes), look))
+
+
+def over_promised(admin: httpx.Client, namespace: str) -> list[str]:
+    """Return cards of which pods of a namespace were given more than there is, and pods without any."""
+    pods = admin.get(f"/api/v1/namespaces/{namespace}/pods", timeout=120.0).raise_for_status().json()["items"]
+    given, bare = Counter[str](), list[str]()
+    for pod in pods:
+        text = pod["metadata"].get("annotations", {}).get(keys.ALLOCATION)
+        if text is None:
+            bare.append(pod["metadata"]["name"])
+            continue
+        for share in decode_allocation(text, subject=pod["metadata"]["name"]).gpus:
+            given[share.uuid] += share.mib
+    return [*bare, *(card for card, mib in given.items() if mib > _CARD_MIB)]
 
 
 def remove_pods(admin: httpx.Client, namespace: str) -> None:

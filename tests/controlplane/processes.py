@@ -86,7 +86,9 @@ def wait_until(
 def soonest(measure: Callable[[int], float], *, within_s: float) -> float:
     """Measure until one round took less than this, and return the least of all.
 
-    A busy machine makes some rounds late, a program that is too slow makes all of them late.
+    A busy machine makes some rounds late, a program that is too slow makes all of them late. So this shows
+    that the program can do it in that time, not that it always does; every round ends within the limits of
+    its own waits, which are far below the five minutes after which kube-scheduler tries again by itself.
     """
     took = measure(0)
     for number in range(1, _ROUNDS):

@@ -33,9 +33,10 @@ def programs() -> Programs:
 
 
 @pytest.fixture(scope="module")
-def plane(commands: Commands) -> Iterator[ControlPlane]:
-    """An API server of this module's own, empty when it starts."""
-    with control_plane(commands) as running:
+def plane(commands: Commands, request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
+    """An API server of this module's own, empty at first; under `pytest.mark.audited` writes are noted."""
+    audited = request.node.get_closest_marker("audited") is not None
+    with control_plane(commands, audited=audited) as running:
         yield running
 
 

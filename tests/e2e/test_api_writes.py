@@ -5,9 +5,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from controlplane.commands import Commands
 from controlplane.kubernetes import wait_for_pod
-from controlplane.plane import ControlPlane, control_plane
+from controlplane.plane import ControlPlane
 from controlplane.processes import wait_until
 from controlplane.vramline import (
     VramlineProcess,
@@ -19,15 +18,11 @@ from controlplane.vramline import (
 )
 from e2e.audited import Writes
 
+pytestmark = pytest.mark.audited
+
 OURS = "vramline-under-test"
 KUBE_SCHEDULER = "system:kube-scheduler"
 PODS = "/api/v1/namespaces/default/pods"
-
-
-@pytest.fixture(scope="module")
-def plane(commands: Commands) -> Iterator[ControlPlane]:
-    with control_plane(commands, audited=True) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -11,24 +11,19 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from controlplane.commands import Commands
 from controlplane.kubelets import run_kubelets
-from controlplane.plane import ControlPlane, control_plane
+from controlplane.plane import ControlPlane
 from controlplane.processes import wait_until
 from controlplane.vramline import VramlineProcess, gpu_pod, run_scheduler
 from e2e.audited import Writes
 from e2e.extender_calls import bind
 from e2e.reservation_world import RESERVES, World, open_world
 
+pytestmark = pytest.mark.audited
+
 OURS = "vramline-under-test"
 CARDS = 8
 SIZE = 46_068
-
-
-@pytest.fixture(scope="module")
-def plane(commands: Commands) -> Iterator[ControlPlane]:
-    with control_plane(commands, audited=True) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

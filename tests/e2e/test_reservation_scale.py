@@ -16,14 +16,15 @@ from functools import partial
 
 import pytest
 
-from controlplane.commands import Commands
 from controlplane.kubelets import run_kubelets
-from controlplane.plane import ControlPlane, control_plane
+from controlplane.plane import ControlPlane
 from controlplane.processes import wait_until
 from controlplane.vramline import VramlineProcess, extender_configuration, gpu_pod, run_scheduler
 from e2e.audited import Writes
 from e2e.books import read_books
 from e2e.reservation_world import RESERVES, World, open_world
+
+pytestmark = pytest.mark.audited
 
 NODES = int(os.environ.get("RESERVATION_NODES", "5"))
 PODS = int(os.environ.get("RESERVATION_PODS", "24"))
@@ -37,12 +38,6 @@ REQUESTS = "/apis/vramline.io/v1alpha1/bindrequests"
 BUCKET = re.compile(
     r'^vramline_verb_seconds_bucket\{.*le="(?P<up_to>[^"]+)".*\} (?P<calls>\S+)$', re.MULTILINE
 )
-
-
-@pytest.fixture(scope="module")
-def plane(commands: Commands) -> Iterator[ControlPlane]:
-    with control_plane(commands, audited=True) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

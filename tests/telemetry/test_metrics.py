@@ -54,7 +54,7 @@ def test_what_is_written_line_by_line_reads_as_the_library_writes_it(gauge: Gaug
     for sample in samples:
         family.add_metric(list(sample.labels), sample.value)
 
-    assert render_metrics(samples).startswith(generate_latest(OneFamily(family)))  # type: ignore[arg-type]
+    assert render_metrics(samples).startswith(generate_latest(OneFamily(family)))
 
 
 def test_a_large_cluster_is_written_in_pieces_that_are_made_when_they_are_wanted() -> None:

@@ -12,6 +12,7 @@ from vramline.scheduler.store import Binding
 from vramline.wire import keys
 from vramline.wire.bind_request_v1alpha1 import BindPhase
 from vramline.wire.kubernetes import PodObject
+from vramline.wire.ledger_v1alpha1 import GpuLedger
 
 FULL = CARD_MIB - 100
 
@@ -194,6 +195,32 @@ def test_a_claim_that_a_killed_leader_left_counts_as_an_attempt_that_failed() ->
 
     request = world.requests["ns", "p2"].request
     assert (request.phase, request.attempts) == (BindPhase.SUCCEEDED, 2)
+
+
+def test_an_attempt_counts_once_however_many_successors_are_killed_while_they_take_its_claim_back() -> None:
+    world, replica = world_of(shared_pod(1), shared_pod(2))
+    asyncio.run(replica.bind("uid-1", "n1"))
+    kill_at_the_binding(world, replica, "uid-2")
+    original = world.write_ledger
+
+    async def die_at_the_removal(ledger: GpuLedger) -> object:
+        if "uid-2" not in {claim.pod_uid for claim in ledger.claims}:
+            raise Crash
+        return await original(ledger)
+
+    world.write_ledger = die_at_the_removal  # type: ignore[assignment, method-assign]
+    for epoch in (2, 3, 4):
+        heir = Replica(world, epoch=epoch)
+        with pytest.raises(Crash):
+            asyncio.run(heir.committer.recall("uid-2"))
+        assert world.requests["ns", "p2"].request.attempts == 1
+    world.write_ledger = original  # type: ignore[method-assign]
+
+    asyncio.run(Replica(world, epoch=5).committer.recall("uid-2"))
+
+    request = world.requests["ns", "p2"].request
+    assert (request.phase, request.attempts) == (BindPhase.FAILED, 1)
+    assert [claim.pod_uid for claim in world.ledgers["n1"].claims] == ["uid-1"]
 
 
 def kill_at_the_binding(world: World, replica: Replica, uid: str) -> None:

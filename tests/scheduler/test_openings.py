@@ -3,6 +3,9 @@
 import asyncio
 from random import Random
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from kubernetes_builders import container, node_object, pod_object, report
 from scheduler.memory_store import MemoryStore
 from vramline.decide.whatif import copy_without_pods
@@ -97,3 +100,35 @@ def test_who_leaves_takes_claim_and_request_along() -> None:
     left = copy_without_pods(live.fleet, "n1", ["uid-victim"])
 
     assert left.account("GPU-1").free == empty
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 20_000), st.integers(0, 20_000)), min_size=1, max_size=6),
+    st.integers(1, 2),
+    st.integers(0, 2**32),
+)
+def test_gpu_pods_that_are_bound_at_once_do_not_take_the_same_memory(
+    pods: list[tuple[int, int]], leaders: int, seed: int
+) -> None:
+    """Each holds the greater of its claim and its request, from the moment it is promised anything."""
+    store = MemoryStore(Random(seed))
+    for number, (vram, memory) in enumerate(pods):
+        store.create_pod(pod(f"p{number}", vram=vram, memory=memory))
+    boards = [board() for _ in range(leaders)]
+    for live in boards:
+        store.watch(live)
+    everyone = [
+        Committer(live, store, lambda epoch=epoch: epoch + 1, apart_s=0.0)  # type: ignore[misc]
+        for epoch, live in enumerate(boards)
+    ]
+
+    async def bind_all() -> None:
+        uids = [f"uid-p{number}" for number in range(len(pods))]
+        await asyncio.gather(*(each.bind(uid, "n1") for uid in uids for each in everyone))
+
+    asyncio.run(bind_all())  # no watch tells anything meanwhile
+
+    promised = {claim.pod_uid for claim in store.ledgers["n1"].claims} if store.ledgers else set()
+    held = sum(max(each) for number, each in enumerate(pods) if f"uid-p{number}" in promised)
+    assert held <= 31_000 - 100
+    assert {uid for uid, each in store.pods.items() if each.spec and each.spec.node_name} <= promised

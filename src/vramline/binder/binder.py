@@ -8,6 +8,9 @@ that a successor needs: the BindRequest is then written once, with its end. A su
 claim back records the attempt as failed first.
 """
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from vramline.binder.books import situation_of
 from vramline.binder.cover import Situation, held_cards, is_sliced, under_way, uuids_of
 from vramline.binder.parts import Parts
@@ -19,6 +22,7 @@ from vramline.wire.reservation_pod import Reservation
 
 __all__ = ["Binder", "is_held_by_reservations", "is_waiting"]
 
+_TAKEN_BACK = "the leader that began it is gone; its claim was taken back"
 _REFUSED_FOR_S = 30.0
 """For so long no new card is wanted of a kubelet that had none; what changes there ends it earlier."""
 
@@ -90,9 +94,17 @@ class Binder:
         """Record how the bind ended."""
         await self._requests.close(pod, placement, refused)
 
-    async def abandon(self, pod: Pod, placement: Placement) -> None:
-        """Record a bind that an earlier leader began."""
-        await self._requests.abandon(pod, placement)
+    @asynccontextmanager
+    async def taking_back(self, pod: Pod, placement: Placement) -> AsyncIterator[None]:
+        """Record a bind that an earlier leader began: as pending while its claim is there, then as failed.
+
+        Whoever is killed in between leaves an attempt that has been counted, and is not counted again.
+        """
+        with self._requests.ending(pod):
+            attempts = await self._requests.count(pod, placement)
+            yield
+            if not self._books.fleet.ledger.of_pod(pod.uid):
+                await self._requests.end_attempt(pod, attempts, _TAKEN_BACK)
 
     def _look(self, name: str) -> Situation | None:
         node = self._books.fleet.node(name)

@@ -1,5 +1,8 @@
 """BindRequests: what was intended for which pod, how often it was tried, and how it ended."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import structlog
 
 from vramline.binder.store import BinderStore, Failed, StoredRequest, Taken
@@ -24,6 +27,8 @@ class Requests:
         self._pending: dict[Key, BindRequest] = {}
         self._open: set[str] = set()
         """UIDs of pods whose attempt is stored as pending by this process."""
+        self._ending: set[str] = set()
+        """UIDs of pods whose attempt is about to be stored as failed."""
         self._log = structlog.get_logger()
 
     # ── what the API server tells ────────────────────────────────────────────────────────────────
@@ -56,8 +61,17 @@ class Requests:
         return request is not None and request.phase is BindPhase.SUCCEEDED
 
     def pending(self) -> list[BindRequest]:
-        """Return every request that has not ended, as far as the watch has told."""
-        return list(self._pending.values())
+        """Return every request that has not ended, and that is not being ended here, as far as is known."""
+        return [each for each in self._pending.values() if each.pod_uid not in self._ending]
+
+    @contextmanager
+    def ending(self, pod: Pod) -> Iterator[None]:
+        """Let nobody here take up the pod's request for the length of a `with` block."""
+        self._ending.add(pod.uid)
+        try:
+            yield
+        finally:
+            self._ending.discard(pod.uid)
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
@@ -87,13 +101,22 @@ class Requests:
         placement = Placement(node=request.node, gpus=tuple(given) or request.gpus)
         return await self.close(pod, placement, refused)
 
-    async def abandon(self, pod: Pod, placement: Placement) -> None:
-        """Count an attempt of which an earlier leader left nothing but its claim; a pending one counts."""
+    async def count(self, pod: Pod, placement: Placement) -> int:
+        """Store an attempt of another process as pending, unless it is; return its number, 0: not known."""
         stored = await self._store.read_request(pod.namespace, pod.name)
         if isinstance(stored, StoredRequest):
             self.take(stored)
-        if not self.is_pending(pod):
-            await self.close(pod, placement, "the leader that began it is gone; its claim was taken back")
+        self._open.discard(pod.uid)
+        if not self.is_pending(pod) and await self._write(pod, placement, BindPhase.PENDING, ""):
+            return 0
+        request = self.of(pod)
+        return request.attempts if request is not None else 0
+
+    async def end_attempt(self, pod: Pod, attempts: int, refused: str) -> None:
+        """Store that exactly this attempt failed; if another one has begun meanwhile, that is no news."""
+        request = self.of(pod)
+        if request is not None and request.phase is BindPhase.PENDING and request.attempts == attempts:
+            await self.end(request, pod, refused)
 
     async def _write(self, pod: Pod, placement: Placement, phase: BindPhase, reason: str) -> str:
         problem = "somebody else writes it all the time"

@@ -1,5 +1,6 @@
 """What a bind needs of those who keep a card out of kubelet's hands before a pod shares it."""
 
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 import msgspec
@@ -67,6 +68,6 @@ class CardHolder(Protocol):
         """Record how a bind ended that had got as far as its claim; `refused` is empty where it is bound."""
         ...
 
-    async def abandon(self, pod: Pod, placement: Placement) -> None:
-        """Record a bind that an earlier leader began and left at its claim; the claim is about to go."""
+    def taking_back(self, pod: Pod, placement: Placement) -> AbstractAsyncContextManager[None]:
+        """Record a bind that an earlier leader began and left at its claim, which goes meanwhile."""
         ...

@@ -16,6 +16,7 @@ rules make that harmless:
 """
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 import msgspec
 
@@ -337,9 +338,14 @@ class Committer:
         bound_to = fenced.spec.node_name if fenced.spec is not None else None
         for node in nodes:
             if node != bound_to:
-                if self.holder is not None and left[node].gpus and self.holder.holds_for(pod, node):
-                    await self.holder.abandon(pod, left[node])
-                await self.desk.write(node, remove=[pod.uid])
+                async with self._recorded(pod, left[node]):
+                    await self.desk.write(node, remove=[pod.uid])
+
+    def _recorded(self, pod: Pod, left: Placement) -> AbstractAsyncContextManager[None]:
+        """Have it recorded that what an earlier leader left of a bind is taken back, where binds are."""
+        if self.holder is None or not left.gpus or not self.holder.holds_for(pod, left.node):
+            return nullcontext()
+        return self.holder.taking_back(pod, left)
 
     def _left_by_others(self, pod: Pod, node: str) -> Placement:
         """Return what an earlier leader promised a pod; what became of own promises is recorded."""

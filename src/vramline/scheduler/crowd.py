@@ -22,30 +22,35 @@ class Crowd:
         self._stays: dict[str, tuple[str, HostNeeds]] = {}
         """By pod: the node it is on, and what it takes there."""
         self._on: dict[str, set[str]] = {}
+        self._waiting: dict[str, HostNeeds] = {}
+        """What GPU pods on no node request, where that is memory: a claim may be stored for them already."""
 
     def note(self, uid: str, pod: Pod | None) -> None:
         """A pod came or changed; None: it is gone, or cannot be read."""
         self._leave(uid)
+        self._waiting.pop(uid, None)
         if pod is None:
             self._asked.discard(uid)
             return
         if pod.ask is not None and uid not in self._asked:
             self._asked.add(uid)
             self._fleet.mix.see(class_of(pod.ask))
+        if pod.ask is not None and pod.node is None and pod.host.memory_bytes:
+            self._waiting[uid] = pod.host
         if pod.node is not None and pod.phase is not PodPhase.FINISHED:
             self._stays[uid] = (pod.node, pod.host)
             self._on.setdefault(pod.node, set()).add(uid)
             number = self._fleet.node_number(pod.node)
             if number is not None:
                 self._hosts.take(number, pod.host)
-                self._count_requests(pod.node)
+                self.count_requests(pod.node)
 
     def set_node(self, node: Node) -> None:
         """A node of the fleet came or changed."""
         number = self._fleet.node_number(node.name)
         if number is not None:
             self._hosts.set_node(number, node, [self._stays[uid][1] for uid in self._on.get(node.name, ())])
-            self._count_requests(node.name)
+            self.count_requests(node.name)
 
     def _leave(self, uid: str) -> None:
         name, needs = self._stays.pop(uid, _NOWHERE)
@@ -54,11 +59,17 @@ class Crowd:
             number = self._fleet.node_number(name)
             if number is not None:
                 self._hosts.give_back(number, needs)
-                self._count_requests(name)
+                self.count_requests(name)
 
-    def _count_requests(self, name: str) -> None:
-        """Where the GPU takes from the machine's memory, say what pods have requested of it."""
-        node = self._fleet.node(name)
+    def count_requests(self, name: str) -> None:
+        """Where the GPU takes from the machine's memory, say what pods request of it.
+
+        Those that are there, and those that were promised the GPU: their requests come with them.
+        """
+        node = self._fleet.node(name) if self._fleet.columns.has_unified else None
         if node is not None and node.is_unified:
-            there = ((uid, self._stays[uid][1]) for uid in self._on.get(name, ()))
+            there = [(uid, self._stays[uid][1]) for uid in self._on.get(name, ())]
+            claims = (claim for gpu in node.gpus for claim in self._fleet.ledger.of_card(gpu.uuid))
+            promised = {claim.pod_uid for claim in claims} & self._waiting.keys()
+            there += [(uid, self._waiting[uid]) for uid in promised]
             self._fleet.set_requests(name, requests_of(there))

@@ -265,6 +265,7 @@ class LiveState:
         self.fleet.reserve(reservation)
         self.fleet.adopt(claim for claim in taken if not self._advances.is_covered(claim))
         self._under_way[uid] = reservation
+        self._crowd.count_requests(reservation.node)
 
     def taken_over_by(self, pod_uid: str) -> list[str]:
         """The advance claims that a bind under way takes over."""
@@ -382,6 +383,7 @@ class LiveState:
         for reservation in self._under_way.values():
             if reservation.node == name and not self._holds(reservation.claims[0]):
                 self.fleet.adopt(reservation.claims)
+        self._crowd.count_requests(name)
         for problem in self._broken.get(name, {}).values():
             self.fleet.freeze(name, NodeProblem(ProblemKind.FROZEN, problem))
         for uid in self._on_node.get(name, ()):

@@ -19,9 +19,11 @@ from binder.memory_world import (
 )
 from kubernetes_builders import pod_object
 from vramline.explain.history import History
+from vramline.model.observation import GpuProcess, Observation
 from vramline.scheduler.cluster import RealCluster
 from vramline.scheduler.journal import Journal
 from vramline.scheduler.verbs import filter_nodes
+from vramline.units import Mib
 from vramline.wire import keys
 from vramline.wire.bind_request_v1alpha1 import BindPhase, BindRequest
 from vramline.wire.extender_v1 import ExtenderArgs, ExtenderFilterResult
@@ -292,6 +294,30 @@ def test_a_kubelet_that_says_nothing_costs_the_deadline_and_no_more() -> None:
     assert "has not told within 0.05 s" in refused
     assert "n1" not in world.ledgers
     assert request_of(world, "p1").reason == refused
+
+
+def test_a_card_that_filled_up_while_kubelet_was_waited_for_is_not_bound_to() -> None:
+    """What fitted at first is judged again, by the last observation, before anything is claimed."""
+    world, replica = world_of(shared_pod(1))
+
+    async def bind_and_fill() -> str:
+        task = asyncio.create_task(replica.committer.bind("uid-1", "n2"))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        replica.now += 1.0
+        nobodys = GpuProcess(pid=7, used=Mib(20_000), pod_uid=None)
+        seen = Observation(at=replica.now, used=Mib(20_000), processes=(nobodys,))
+        replica.live.fleet.observe("GPU-n2-0", seen)
+        while not task.done():
+            await asyncio.sleep(0)
+            world.kubelets_act()
+            replica.hear()
+        return task.result().refused
+
+    refused = asyncio.run(bind_and_fill())
+
+    assert refused == "ns/p1 no longer fits on n2: that changed while kubelet was asked for a GPU"
+    assert "n2" not in world.ledgers
 
 
 def test_a_pod_that_is_deleted_while_it_waits_is_not_waited_for() -> None:

@@ -3,17 +3,22 @@
 import asyncio
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kubernetes_builders import container, node_object, pod_object, report
 from scheduler.memory_store import MemoryStore
 from vramline.decide.whatif import copy_without_pods
+from vramline.model.claim import Claim
+from vramline.model.ledger import Reservation
 from vramline.model.reason import CODE_OF, FITS, Reason
 from vramline.model.rules import Rules
 from vramline.scheduler.commit import Committer
+from vramline.scheduler.following_cards import decide_among_cards
 from vramline.scheduler.live import LiveState
 from vramline.scheduler.openings import refuse_hosts
+from vramline.units import Mib
 from vramline.wire import keys
 from vramline.wire.kubernetes import PodObject
 
@@ -100,6 +105,24 @@ def test_who_leaves_takes_claim_and_request_along() -> None:
     left = copy_without_pods(live.fleet, "n1", ["uid-victim"])
 
     assert left.account("GPU-1").free == empty
+
+
+@pytest.mark.parametrize(
+    ("memory", "fits"),
+    [
+        pytest.param(20_000, True, id="as much as the claim"),
+        pytest.param(30_950, False, id="more than there is"),
+    ],
+)
+def test_a_pod_is_not_in_its_own_way_when_its_cards_are_judged_again(memory: int, *, fits: bool) -> None:
+    live = board(pod("p", vram=20_000, memory=memory))
+    claim = Claim(pod_uid="uid-p", pod="ns/p", gpu="GPU-1", mib=Mib(20_000), epoch=1)
+    live.hold(Reservation(node="n1", claims=(claim,)))
+
+    decision = decide_among_cards(live, live.pods["uid-p"], "n1", frozenset({"GPU-1"}))
+
+    assert decision is not None
+    assert (decision.placement is not None) is fits
 
 
 @given(

@@ -17,6 +17,7 @@ from vramline.model.holding import CardHolder, Changed, Elsewhere, Held, NotHeld
 from vramline.model.ledger import Reservation
 from vramline.model.pod import Pod
 from vramline.scheduler.live import LiveState
+from vramline.scheduler.one_node import open_to
 
 __all__ = ["Planned", "decide_among_cards", "find_cards"]
 
@@ -30,13 +31,17 @@ async def find_cards(
     """Have the planned cards held, or others of the node that do as well; or say why there are none.
 
     Returns also what the containers are to see of each card. The pod holds in `live` what is returned.
+    Whatever has changed while kubelet was waited for, the ask fits there by what is known at the end.
     """
     placement, reservation = planned
+    judged = live.fleet.generation
     name, until, epoch = placement.node, holder.deadline(), reservation.claims[0].epoch
     node = live.fleet.node(name)
     for _ in range(2 * (1 + (len(node.gpus) if node is not None else 0))):
         answer = await holder.hold(pod, placement, until=until)
-        if isinstance(answer, Held):
+        if isinstance(answer, Held) and (
+            live.fleet.generation == judged or _still_fits(live, pod, placement)
+        ):
             return planned, answer.uuids
         if isinstance(answer, NotHeld):
             return answer.why
@@ -51,9 +56,22 @@ async def find_cards(
             live.end_hold(pod.uid)
             live.hold(moved)
             return (decision.placement, moved), held
-        if isinstance(answer, Elsewhere) and answer.final:
-            return answer.final
+        if final := _why_final(answer, pod, name):
+            return final
     return f"kubelet on {name} gave no card that {pod.key} could use"
+
+
+def _why_final(answer: Held | Elsewhere | Changed, pod: Pod, node: str) -> str:
+    """Say why there is no use in another try; empty: there is."""
+    if isinstance(answer, Held):
+        return f"{pod.key} no longer fits on {node}: that changed while kubelet was asked for a GPU"
+    return answer.final if isinstance(answer, Elsewhere) else ""
+
+
+def _still_fits(live: LiveState, pod: Pod, placement: Placement) -> bool:
+    cards = frozenset(share.uuid for share in placement.gpus)
+    decision = decide_among_cards(live, pod, placement.node, cards)
+    return decision is not None and decision.placement is not None
 
 
 def _uses_only(decision: Decision, held: Mapping[str, str]) -> bool:
@@ -71,7 +89,10 @@ def decide_among_cards(live: LiveState, pod: Pod, node: str, cards: frozenset[st
         return None
     alone = live.view_of(node, pod).copy()
     alone.remove_claims(pod.uid)
-    return decide(alone, _among(pod.ask, wanted), live.rules_for(pod.ask), now=live.now())
+    requests = alone.requests_on(node)
+    alone.set_requests(node, {uid: mib for uid, mib in requests.items() if uid != pod.uid})
+    only = open_to(alone, node, pod)
+    return decide(alone, _among(pod.ask, wanted), live.rules_for(pod.ask), now=live.now(), candidates=only)
 
 
 def _among(ask: Ask, cards: frozenset[str]) -> Ask:

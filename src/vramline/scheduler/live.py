@@ -470,16 +470,13 @@ class LiveState:
                 yield from claims
                 continue
             missed_at = self._missed_at.setdefault(uid, self.now())
-            for claim in claims:
-                yield msgspec.structs.replace(
-                    claim, state=ClaimState.RELEASING, started_at=missed_at, ended_at=missed_at
-                )
+            since = {"started_at": missed_at, "ended_at": missed_at}
+            yield from (msgspec.structs.replace(each, state=ClaimState.RELEASING, **since) for each in claims)
 
     def _as_holder(self, pod: Pod) -> Pod:
         """A pod that finished holds its memory until the card shows otherwise, if it was promised any."""
-        if pod.phase is not PodPhase.FINISHED:
-            return pod
-        if not any(claim.pod_uid == pod.uid for claim in self.ledger_of(pod.node or "").claims):
+        stored = self.ledger_of(pod.node or "").claims
+        if pod.phase is not PodPhase.FINISHED or not any(claim.pod_uid == pod.uid for claim in stored):
             return pod
         ended_at = pod.ended_at
         if ended_at is None:

@@ -25,7 +25,7 @@ __all__ = ["HintRules", "Nominator"]
 _LOOK_EVERY_S = 0.25
 _MOST_A_LOOK = 400
 """Many more than kube-scheduler takes until the next look: else it would come to pods without a hint."""
-_AT_ONCE = 8
+_AT_ONCE = 16
 """Writes under way."""
 _BREATH = 2
 """Pods that are planned before everybody else has a turn."""

@@ -12,6 +12,7 @@ import httpx
 
 from controlplane.kubernetes import gpu_node
 from controlplane.processes import wait_until
+from controlplane.throughput.loops import run_quickly
 from controlplane.vramline import gpu_pod
 from vramline.kube.client import KubeClient, Patch
 from vramline.kube.objects import NODES, PODS, REPORTS, ObjectKey
@@ -39,7 +40,7 @@ def add_nodes(kubeconfig: Path, count: int) -> None:
         await client.create(REPORTS, _report(name))
         await client.patch(REPORTS, ObjectKey(name), Patch({"status": _status(name)}), subresource="status")
 
-    asyncio.run(_for_each(kubeconfig, range(count), add))
+    run_quickly(_for_each(kubeconfig, range(count), add))
 
 
 def add_pods(kubeconfig: Path, namespace: str, count: int, *, scheduler: str) -> None:
@@ -50,7 +51,7 @@ def add_pods(kubeconfig: Path, namespace: str, count: int, *, scheduler: str) ->
         pod["spec"]["schedulerName"] = scheduler
         await client.create(PODS, pod, namespace=namespace)
 
-    asyncio.run(_for_each(kubeconfig, range(count), add))
+    run_quickly(_for_each(kubeconfig, range(count), add))
 
 
 def start_anew(kubeconfig: Path, admin: httpx.Client, nodes: int) -> None:
@@ -61,7 +62,7 @@ def start_anew(kubeconfig: Path, admin: httpx.Client, nodes: int) -> None:
         name = f"gpu-node-{number:05d}"
         await client.patch(REPORTS, ObjectKey(name), Patch({"status": _status(name)}), subresource="status")
 
-    asyncio.run(_for_each(kubeconfig, range(nodes), look))
+    run_quickly(_for_each(kubeconfig, range(nodes), look))
 
 
 def over_promised(admin: httpx.Client, namespace: str) -> list[str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from controlplane.processes import Child, wait_until
+from controlplane.throughput.loops import run_quickly
 from vramline.kube.client import KubeClient, Selection
 from vramline.kube.mirror import Added, Change, Changed
 from vramline.kube.objects import PODS
@@ -93,7 +94,7 @@ def watch_pods(kubeconfig: Path, namespace: str, progress: Progress) -> threadin
             await over.wait()
             running.cancel()
 
-    thread = threading.Thread(target=lambda: asyncio.run(follow()), daemon=True)
+    thread = threading.Thread(target=lambda: run_quickly(follow()), daemon=True)
     thread.start()
     if not progress.synced.wait(60.0):
         raise TimeoutError(f"the watch of {namespace} did not start")

@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from uvicorn.server import ServerState
 
-from vramline.scheduler.quick_http import QuickProtocol, quick_protocol
+from vramline.scheduler.quick_http import HotAnswer, QuickProtocol, quick_protocol
 
 HEAD = b"POST /echo HTTP/1.1\r\nHost: here\r\nContent-Length: 5\r\nContent-Type: application/json\r\n\r\n"
 ANSWER = b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 7\r\n\r\n"hello"'
@@ -25,12 +25,14 @@ class Wire(asyncio.Transport):
         super().__init__()
         self.writes: list[bytes] = []
         self.closed = False
+        self.over = asyncio.Event()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.writes.append(bytes(data))
 
     def close(self) -> None:
         self.closed = True
+        self.over.set()
 
     def is_closing(self) -> bool:
         return self.closed
@@ -49,16 +51,17 @@ async def by_uvicorn(request: Request) -> PlainTextResponse:
     return PlainTextResponse(b"uvicorn: " + await request.body())
 
 
-def connect() -> tuple[QuickProtocol, Wire]:
+def connect(answer: HotAnswer = echo) -> tuple[QuickProtocol, Wire, ServerState]:
     """Open a connection to a server on which /echo is hot."""
     app = Starlette(routes=[Route("/{path}", by_uvicorn, methods=["POST"])])
-    made: Callable[..., Any] = quick_protocol({"/echo": echo}, longest=100)
-    config = uvicorn.Config(app, lifespan="off", log_config=None, access_log=False)
+    made: Callable[..., Any] = quick_protocol({"/echo": answer}, longest=100)
+    config = uvicorn.Config(app, lifespan="off", log_config=None, access_log=False, timeout_keep_alive=1)
     config.load()
-    protocol: QuickProtocol = made(config=config, server_state=ServerState(), app_state={})
+    state = ServerState()
+    protocol: QuickProtocol = made(config=config, server_state=state, app_state={})
     wire = Wire()
     protocol.connection_made(wire)
-    return protocol, wire
+    return protocol, wire, state
 
 
 async def rest(turns: int = 20) -> None:
@@ -71,7 +74,7 @@ def talk(*pieces: bytes) -> Wire:
     """Send these pieces, one after the other, and return what came back."""
 
     async def call() -> Wire:
-        protocol, wire = connect()
+        protocol, wire, _ = connect()
         for piece in pieces:
             protocol.data_received(piece)
         await rest()
@@ -95,7 +98,7 @@ def test_an_answer_is_one_write(pieces: tuple[bytes, ...]) -> None:
 
 def test_a_connection_is_used_again() -> None:
     async def call() -> Wire:
-        protocol, wire = connect()
+        protocol, wire, _ = connect()
         for _ in range(3):
             protocol.data_received(HEAD + b"hello")
             await rest()
@@ -144,7 +147,7 @@ def test_a_body_that_is_too_long_is_left_to_the_application() -> None:
 
 def test_the_hot_way_opens_again_after_a_request_of_another_kind() -> None:
     async def call() -> Wire:
-        protocol, wire = connect()
+        protocol, wire, _ = connect()
         protocol.data_received(HEAD.replace(b"echo", b"cold") + b"hello")
         await rest()
         wire.writes.clear()
@@ -158,7 +161,7 @@ def test_the_hot_way_opens_again_after_a_request_of_another_kind() -> None:
 
 def test_a_server_that_stops_answers_first_and_then_closes() -> None:
     async def call() -> Wire:
-        protocol, wire = connect()
+        protocol, wire, _ = connect()
         protocol.data_received(HEAD + b"hello")
         protocol.shutdown()
         assert not wire.closed
@@ -175,10 +178,9 @@ def test_an_answer_that_breaks_ends_the_connection() -> None:
         raise ZeroDivisionError
 
     async def call() -> Wire:
-        protocol, wire = connect()
-        protocol._answers[b"POST /echo HTTP/1.1"] = breaks
+        protocol, wire, state = connect(breaks)
         protocol.data_received(HEAD + b"hello")
-        (task,) = protocol.tasks
+        (task,) = state.tasks
         with pytest.raises(ZeroDivisionError):
             await task
         return wire
@@ -186,3 +188,46 @@ def test_an_answer_that_breaks_ends_the_connection() -> None:
     wire = asyncio.run(call())
     assert wire.closed
     assert not wire.writes
+
+
+@pytest.mark.parametrize("path", [b"echo", b"cold"])
+def test_a_connection_that_nobody_uses_is_closed(path: bytes) -> None:
+    async def call() -> Wire:
+        protocol, wire, state = connect()
+        assert len(state.connections) == 1
+        protocol.data_received(HEAD.replace(b"echo", path) + b"hello")
+        await rest()
+        await asyncio.wait_for(wire.over.wait(), 60)
+        protocol.connection_lost(None)
+        assert not state.connections
+        return wire
+
+    assert asyncio.run(call()).closed
+
+
+@pytest.mark.parametrize("path", [b"echo", b"cold"])
+def test_a_server_that_stops_closes_connections_that_wait(path: bytes) -> None:
+    async def call() -> Wire:
+        protocol, wire, _ = connect()
+        protocol.data_received(HEAD.replace(b"echo", path) + b"hello")
+        await rest()
+        assert not wire.closed
+        protocol.shutdown()
+        return wire
+
+    assert asyncio.run(call()).closed
+
+
+def test_a_server_that_stops_lets_uvicorn_answer_what_it_has() -> None:
+    async def call() -> Wire:
+        protocol, wire, _ = connect()
+        protocol.data_received(HEAD.replace(b"echo", b"cold"))
+        protocol.shutdown()
+        assert not wire.closed
+        protocol.data_received(b"hello")
+        await rest()
+        return wire
+
+    wire = asyncio.run(call())
+    assert b"".join(wire.writes).endswith(b"uvicorn: hello")
+    assert wire.closed

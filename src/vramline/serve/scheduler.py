@@ -284,6 +284,7 @@ def _server(app: SchedulerApp, desk: Reservations) -> QuietServer:
     config = uvicorn.Config(
         app,
         http=quick_protocol(app.hot, longest=MAX_BODY),
+        ws="none",
         log_config=None,
         access_log=False,
         lifespan="off",

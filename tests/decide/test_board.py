@@ -129,13 +129,13 @@ def test_a_decision_says_what_it_would_say_from_scratch_after_any_history(
 def test_only_nodes_that_changed_are_judged_again() -> None:
     fleet = fleet_of(*(node(f"n{i}", gpu(f"GPU-{i}", 10_100)) for i in range(6)))
     scene = scene_of(fleet, Rules(), now=NOW)
-    seen = scene.version
+    seen = scene.changes.version
 
     fleet.adopt([claim(1_000, gpu="GPU-2")])
     scene = scene_of(fleet, Rules(), now=NOW)
 
-    assert scene.changed_since(seen).tolist() == [2]
-    assert scene_of(fleet, Rules(), now=NOW).changed_since(scene.version).tolist() == []
+    assert scene.changes.since(seen).tolist() == [2]
+    assert scene_of(fleet, Rules(), now=NOW).changes.since(scene.changes.version).tolist() == []
 
 
 def test_arrays_are_copied_only_while_somebody_holds_the_decision_before() -> None:
@@ -165,3 +165,28 @@ def test_a_board_is_shared_by_asks_that_differ_in_nothing_but_the_pod() -> None:
     assert len(boards) == 3
     assert np.array_equal(board_of(fleet, scene, ask(4_000), now=NOW).row_codes, [0])
     assert PolicyName.VRAMLINE is board_of(fleet, scene, ask(4_000), now=NOW).policy
+
+
+def test_many_nodes_weighed_together_cost_what_each_costs_alone() -> None:
+    """Where many are weighed, those in the same state are weighed once; one by one, nobody looks for such."""
+    chance = np.random.default_rng(5)
+    fleet = fleet_of(
+        *(node(f"n{n:03}", *(gpu(f"GPU-{n:03}-{i}", 10_100) for i in range(4))) for n in range(230))
+    )
+    fleet.adopt(
+        claim(int(chance.choice((2_000, 5_000))), f"ns/{n}-{i}", gpu=f"GPU-{n:03}-{i}", cores=int(cores))
+        for n in range(230)
+        for i in range(4)
+        if chance.random() < 0.4 and (cores := chance.choice((0, 100))) >= 0
+    )
+    for cards in (1, 2):
+        wish = msgspec.structs.replace(ask(4_000, gpus=cards), cores=10)
+        fleet.mix = Mix({class_of(wish): 30, class_of(ask(9_000)): 20})
+        together = decide(fleet, wish, Rules(), now=NOW).scores.tolist()
+        alone = together
+        for number in range(230):
+            fleet.columns.changes.note(number)
+            alone = decide(fleet, wish, Rules(), now=NOW).scores.tolist()
+
+        assert alone == together
+        assert len(set(together)) > 2

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from builders import fleet_of, node
-from vramline.decide.host import host_refusal, refuse_by_room, refuse_by_wishes
+from vramline.decide.host import Rooms, host_refusal, refuse_by_room, refuse_by_wishes
 from vramline.model.host import HostColumns
 from vramline.model.node import HostRoom, Node, Taint
 from vramline.model.pod import HostNeeds, SelectorTerm, Toleration
@@ -117,6 +117,26 @@ def test_room(room: HostRoom, refusal: Reason | None) -> None:
     codes = refuse_by_room(refuse_by_wishes(fleet, needs), hosts, needs)
 
     assert REASON_OF.get(int(codes[0])) == refusal
+
+
+def test_kept_rooms_say_what_looking_at_every_node_says_whatever_came_and_went() -> None:
+    chance = np.random.default_rng(3)
+    hosts, rooms = HostColumns(), Rooms()
+    for number in range(40):
+        room = HostRoom(cpu_milli=4_000, memory_bytes=100, pods=5)
+        hosts.set_node(number, node(host=room))
+    wishes = [np.zeros(40, dtype=np.int8), (np.arange(40) % 7 == 0).astype(np.int8)]
+    asked = [HostNeeds(cpu_milli=cpu, memory_bytes=memory) for cpu in (500, 2_000) for memory in (5, 60)]
+    for turn in range(300):
+        needs, codes = asked[int(chance.integers(4))], wishes[turn % 2]
+
+        refused = rooms.refuse(codes, hosts, needs)
+
+        assert refused.tolist() == refuse_by_room(codes, hosts, needs).tolist()
+        refused[:] = 1  # whoever was told may write on it
+        for _ in range(int(chance.integers(3))):
+            change = hosts.take if chance.random() < 0.7 else hosts.give_back
+            change(int(chance.integers(40)), needs)
 
 
 def test_what_a_pod_took_comes_back_when_it_leaves() -> None:

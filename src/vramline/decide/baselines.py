@@ -182,11 +182,11 @@ def _kinds_held(fleet: Fleet) -> Ints:
     known: _KindsHeld | None = fleet.remembered.get("kinds held")
     if known is None or known.layout is not columns.layout:
         known = _KindsHeld(columns.layout, -1, np.zeros(len(columns.blocks), dtype=np.int64))
-    changed = np.flatnonzero(columns.stamps > known.version)
+    changed = columns.changes.since(known.version)
     held = known.bits.copy()
     for block in changed.tolist():
         held[block] = _kinds_on(fleet, block)
-    fleet.remembered["kinds held"] = _KindsHeld(columns.layout, columns.version, held)
+    fleet.remembered["kinds held"] = _KindsHeld(columns.layout, columns.changes.version, held)
     return held
 
 

@@ -25,6 +25,7 @@ from vramline.decide.realtime import Look, prefer
 from vramline.decide.scene import Rows, Scene
 from vramline.decide.scores import TIER, UNREACHABLE, card_costs, chosen_cost, with_tiers
 from vramline.decide.weighing import (
+    MANY,
     THINKS_AHEAD,
     Outlook,
     best_fitting,
@@ -48,12 +49,12 @@ _NEAR[[CODE_OF[Reason.INSUFFICIENT_VRAM], CODE_OF[Reason.GPU_TOO_SMALL]]] = FITS
 """Code by code: what is left of it if memory is all that a card lacks."""
 _TOO_FEW = np.int8(CODE_OF[Reason.NOT_ENOUGH_GPUS])
 
-_MANY = 200
-"""From so many blocks on it pays to weigh those that are in the same state once."""
 _FEW = 64
 """So many cards are weighed as they are; among more it pays to leave out those that are alike."""
 _AT_ONCE = 1_024
 """So many cards are weighed at once: what comes up in between stays in the processor's caches."""
+_MOST_BITS = 40
+"""So many cards of a node are told apart by the bits of a number."""
 _WIDEST = 2**16
 """More cards than a node has."""
 _NOTHING = OnKinds(0, None, np.zeros(0), np.zeros(0))
@@ -123,15 +124,15 @@ class Board:
     def renew(self, fleet: Fleet, scene: Scene, ask: Ask, *, now: float) -> None:
         """Judge anew what changed in the scene since the last ask of the class."""
         outlook = self._look_ahead(fleet, scene, ask)
-        blocks, is_open = scene.changed_since(self._seen), fleet.node_codes()
+        blocks, is_open = scene.changes.since(self._seen), fleet.node_codes()
         if not len(blocks) and is_open is self._open:
             return
         if self.loans.must_copy:
             self._own_arrays()
         if len(blocks):
             part = self._part(fleet, scene, ask, blocks, now=now)
-            self._judge(part, ask, outlook, scene.states(fleet.columns) if len(blocks) >= _MANY else None)
-        self._seen = scene.version
+            self._judge(part, ask, outlook, scene.states(fleet.columns) if len(blocks) >= MANY else None)
+        self._seen = scene.changes.version
         self._tell_nodes(fleet, is_open, blocks)
 
     def _look_ahead(self, fleet: Fleet, scene: Scene, ask: Ask) -> Outlook | None:
@@ -164,7 +165,7 @@ class Board:
         if outlook is not None and ask.gpus == 1:
             self._weigh_one(part, ask, outlook, states)
         elif outlook is not None:
-            self._weigh_several(part, ask, outlook)
+            self._weigh_several(part, ask, outlook, states)
 
     def _weigh_one(self, part: _Part, ask: Ask, outlook: Outlook, states: Ints | None) -> None:
         """Write the cost of the cheapest card of each block, and which one it is."""
@@ -202,15 +203,27 @@ class Board:
         terms = weigh_singles(outlook.prospects, outlook.standing, cards, self.meaning)
         return cost_in_steps(self.policy, outlook.prospects, terms)
 
-    def _weigh_several(self, part: _Part, ask: Ask, outlook: Outlook) -> None:
+    def _weigh_several(self, part: _Part, ask: Ask, outlook: Outlook, states: Ints | None) -> None:
         _, cards = part.fitting()
-        taken, standing = best_fitting(cards, ask.gpus), outlook.standing.of(part.blocks)
-        terms = weigh_sets(outlook.prospects, standing, taken, self.meaning)
-        costs = cost_in_steps(self.policy, outlook.prospects, terms)
+        taken = best_fitting(cards, ask.gpus)
+        sorts = None if states is None else _alike(part, states[part.blocks])
+        if sorts is None:
+            costs = self._cost_of_sets(outlook, part.blocks, taken)
+        else:
+            first, like = sorts
+            place = np.full(len(part.blocks), -1)
+            place[first] = np.arange(len(first))
+            taken = taken.some((place[taken.block] >= 0).nonzero()[0])
+            taken = taken._replace(block=place[taken.block])
+            costs = self._cost_of_sets(outlook, part.blocks[first], taken)[like]
         by_card = card_costs(part.look, ask.gpu_policy or self.policy, part.sizes)
         by_card = by_card + prefer(part.look, part.sizes) * TIER
         chosen = chosen_cost(part.columns, ask, part.codes, by_card)
         self._costs[part.blocks] = with_tiers(chosen, costs)
+
+    def _cost_of_sets(self, outlook: Outlook, blocks: Ints, taken: Cards) -> Ints:
+        terms = weigh_sets(outlook.prospects, outlook.standing.of(blocks), taken, self.meaning)
+        return cost_in_steps(self.policy, outlook.prospects, terms)
 
     def _tell_nodes(self, fleet: Fleet, is_open: Codes, blocks: Ints) -> None:
         """Bring codes and scores of nodes in line with those of their blocks."""
@@ -264,6 +277,21 @@ def board_of(fleet: Fleet, scene: Scene, ask: Ask, *, now: float) -> Board:
     boards.by_class.move_to_end(key)
     board.renew(fleet, scene, ask, now=now)
     return board
+
+
+def _alike(part: _Part, states: Ints) -> tuple[Ints, Ints] | None:
+    """Return one block of each sort, and the sort of each: in the same state, with the same cards fitting.
+
+    None: there are blocks with more cards than can be told apart here.
+    """
+    columns = part.columns
+    widths = columns.widths
+    if widths.max() > _MOST_BITS:
+        return None
+    place = np.arange(len(part.codes)) - columns.starts.repeat(widths)
+    fits = np.add.reduceat((part.codes == FITS) * (np.int64(1) << place), columns.starts)
+    _, first, like = np.unique((states << _MOST_BITS) + fits, return_index=True, return_inverse=True)
+    return first, like
 
 
 def _unlike_the_one_before(cards: Cards, tiers: Ints) -> Ints:

@@ -39,7 +39,7 @@ def decide(fleet: Fleet, ask: Ask, rules: Rules, *, now: float, candidates: Code
     look = scene.look_at(columns, slice(None), now=now)
     node_codes = board.node_codes
     if candidates is not None:
-        node_codes = np.where(candidates == FITS, node_codes, candidates)
+        node_codes = candidates + node_codes * (candidates == FITS)  # FITS is 0; quicker than `where`
     scores = _score_nodes(fleet, look, ask, board) if board.scores is None else board.scores
     fitting_nodes = (node_codes == FITS).nonzero()[0]
     best = best_nodes(fitting_nodes, scores)

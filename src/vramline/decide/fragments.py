@@ -111,13 +111,20 @@ class Terms(NamedTuple):
     scarcity: Floats
 
 
-def take_stock(prospects: Prospects, cards: Cards, starts: Ints, cpu: Ints) -> Standing:
-    """Count what the pods to come could use of nodes, the first cards of which are `starts`."""
-    sizes = prospects.size[cards.kind]
-    hits = cards.left[:, None] >= sizes
+def take_stock(prospects: Prospects, left_mib: Ints, kind: Ints, starts: Ints, cpu: Ints) -> Standing:
+    """Count what the pods to come could use of nodes.
+
+    `left_mib` and `kind` are by card, node after node, as in `Cards`; `starts` is the first card of each.
+    """
+    sizes = prospects.size.take(kind, axis=0)
+    left = left_mib.astype(np.float64)
+    hits = (left[:, None] >= sizes).astype(np.float64)
     by_class = np.empty((len(starts), 3, len(prospects.count)))
-    np.add.reduceat(hits, starts, axis=0, dtype=np.float64, out=by_class[:, 0])
-    np.add.reduceat(cards.left[:, None] * hits, starts, axis=0, dtype=np.float64, out=by_class[:, 1])
+    if len(starts) == 1:
+        np.matmul(np.stack((np.ones(len(left)), left)), hits, out=by_class[0, :2])
+    else:
+        np.add.reduceat(hits, starts, axis=0, out=by_class[:, 0])
+        np.add.reduceat(left[:, None] * hits, starts, axis=0, out=by_class[:, 1])
     np.multiply(sizes[starts], prospects.gpus, out=by_class[:, 2])
     in_all = np.empty((len(starts), 3))
     in_all[:, 0] = cpu

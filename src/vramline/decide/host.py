@@ -5,6 +5,8 @@ alone are computed once for all pods with the same wishes (`refuse_by_wishes`), 
 arrays (`refuse_by_room`).
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -14,9 +16,12 @@ from vramline.model.node import Node, Taint
 from vramline.model.pod import HostNeeds, SelectorTerm, Toleration
 from vramline.model.reason import CODE_OF, FITS, Reason
 
-__all__ = ["host_refusal", "refuse_by_pool", "refuse_by_room", "refuse_by_wishes"]
+__all__ = ["Rooms", "host_refusal", "refuse_by_pool", "refuse_by_room", "refuse_by_wishes"]
 
 Codes = npt.NDArray[np.int8]
+
+_MOST_NEEDS = 512
+"""For so many different needs of CPU and memory it is kept which nodes have room."""
 
 _NO_PLACE, _NO_CPU, _NO_MEMORY = (
     np.int8(CODE_OF[reason])
@@ -36,12 +41,51 @@ def refuse_by_wishes(fleet: Fleet, needs: HostNeeds) -> Codes:
 
 def refuse_by_room(codes: Codes, hosts: HostColumns, needs: HostNeeds) -> Codes:
     """Return `codes` with the nodes refused as well that lack CPU, memory or a place for one more pod."""
-    size = len(codes)
-    refused = np.zeros(size, dtype=np.int8)
-    np.copyto(refused, _NO_MEMORY, where=hosts.memory_bytes[:size] < needs.memory_bytes)
-    np.copyto(refused, _NO_CPU, where=hosts.cpu_milli[:size] < needs.cpu_milli)
-    np.copyto(refused, _NO_PLACE, where=hosts.pods[:size] < 1)
-    np.copyto(refused, codes, where=codes != FITS)  # the first rule that refuses a node comes last here
+    return _refuse_by_room(codes, hosts, needs, slice(len(codes)))
+
+
+class Rooms:
+    """Does the same, and looks again only at nodes whose room has changed since the same was needed."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, int, int], _Room] = {}
+
+    def refuse(self, codes: Codes, hosts: HostColumns, needs: HostNeeds) -> Codes:
+        """Return what `refuse_by_room` would."""
+        key = (id(codes), needs.cpu_milli, needs.memory_bytes)  # kept with them, so nothing else has this id
+        known = self._kept.get(key)
+        if known is None or known.hosts is not hosts:
+            if len(self._kept) >= _MOST_NEEDS:
+                self._kept.clear()
+            refused = refuse_by_room(codes, hosts, needs)
+        else:
+            refused, nodes = known.refused, hosts.changes.since(known.seen)
+            nodes = nodes[nodes < len(codes)]
+            refused[nodes] = _refuse_by_room(codes[nodes], hosts, needs, nodes)
+        self._kept[key] = _Room(codes, hosts, hosts.changes.version, refused)
+        return refused.copy()
+
+
+class _Room(NamedTuple):
+    wishes: Codes
+    hosts: HostColumns
+    seen: int
+    refused: Codes
+
+
+def _refuse_by_room(
+    codes: Codes, hosts: HostColumns, needs: HostNeeds, nodes: npt.NDArray[np.int64] | slice
+) -> Codes:
+    """Do so for some nodes, of which `codes` are."""
+    cpu, pods = hosts.cpu_milli[nodes], hosts.pods[nodes]
+    room = hosts.memory_bytes[nodes] >= needs.memory_bytes
+    room &= cpu >= needs.cpu_milli
+    room &= pods > 0
+    refused = codes.copy()
+    short = (room < (codes == FITS)).nonzero()[0]
+    if len(short):
+        lacking = np.where(cpu[short] < needs.cpu_milli, _NO_CPU, _NO_MEMORY)
+        refused[short] = np.where(pods[short] < 1, _NO_PLACE, lacking)
     return refused
 
 

@@ -16,6 +16,7 @@ from vramline.decide.loans import Loans
 from vramline.decide.realtime import Look, look_at_cards
 from vramline.decide.sizes import size_on_each_card
 from vramline.model.ask import Size
+from vramline.model.changes import Changes
 from vramline.model.columns import GpuColumns
 from vramline.model.fleet import Fleet
 from vramline.model.host import HostColumns
@@ -30,8 +31,6 @@ _HAIR = 1e-3
 """Seconds before its end at which it is looked again whether an observation counts: sums are not exact."""
 _MOST_STATES = 100_000
 """So many states of nodes are told apart before counting starts anew."""
-_MARKS = 64
-"""So many single changes, or more, are remembered: nobody has to look for them among all blocks."""
 _KEPT = 4
 """Sets of rules whose scenes are kept: pods and nodes may have a mode of their own."""
 
@@ -49,10 +48,8 @@ class Scene:
         self.rules = rules
         self.layout = (columns.layout, columns.has_node_modes)
         """While this stands, there are the same cards, to which the same sizes mean the same."""
-        self.version = 1
-        """Grows when anything in the scene changes."""
-        self.stamps = np.ones(len(columns.blocks), dtype=np.int64)
-        """The `version` with which each block last changed."""
+        self.changes = Changes(len(columns.blocks), version=1)
+        """Of blocks, in whatever is in the scene."""
         self.free, self.strict_free = look.free, look.strict_free
         self.fresh, self.observed, self.modes = look.fresh, look.observed, look.modes
         self.left = _left(columns, look.free)
@@ -63,13 +60,11 @@ class Scene:
         """What is built upon the scene. `fork()` of each returns the same for a copy of the fleet."""
         self.loans = Loans()
         """`free` and `observed` are handed out without a copy."""
-        self._marked: list[int] = []
-        """The block that changed, for each of the last versions, as long as it was one at a time."""
         self._sizes: dict[Size, Ints] = {}
         self._states = np.zeros(len(columns.blocks), dtype=np.int64)
         self._state_numbers: dict[tuple[bytes, bytes, int], int] = {}
         self._states_seen = 0
-        self._seen = columns.version
+        self._seen = columns.changes.version
         self._hosts: HostColumns | None = None
         self._hosts_seen = 0
         self._block_of_node = _blocks_by_node(fleet)
@@ -81,8 +76,7 @@ class Scene:
         copy: Scene = object.__new__(Scene)
         copy.__dict__.update(self.__dict__)
         copy.loans = Loans(self.loans.give())
-        copy.stamps, copy.cpu, copy._sizes = self.stamps.copy(), self.cpu.copy(), dict(self._sizes)
-        copy._marked = list(self._marked)
+        copy.changes, copy.cpu, copy._sizes = self.changes.copy(), self.cpu.copy(), dict(self._sizes)
         copy._states, copy._state_numbers = self._states.copy(), dict(self._state_numbers)
         copy.built = {name: each.fork() for name, each in self.built.items()}
         return copy
@@ -90,16 +84,16 @@ class Scene:
     def renew(self, fleet: Fleet, *, now: float) -> None:
         """Look again at what has changed since the scene was last renewed."""
         columns = fleet.columns
-        touched: Mask = columns.stamps > self._seen
+        blocks = columns.changes.since(self._seen)
         if columns.looks != self._looks_seen or not self._since <= now < self._until:
             fresh = columns.fresh(now=now, max_age_s=self.rules.max_age_s)
-            touched[columns.block[fresh != self.fresh]] = True
+            aged = columns.block[fresh != self.fresh]
+            blocks = np.union1d(blocks, aged) if len(aged) else blocks
             self._age(columns, fresh, now=now)
-        blocks = touched.nonzero()[0]
         if len(blocks):
             self._look_again(columns, blocks, now=now)
-            self._mark(blocks)
-        self._seen = columns.version
+            self.changes.note_all(blocks)
+        self._seen = columns.changes.version
         self._see_hosts(fleet)
 
     def _age(self, columns: GpuColumns, fresh: Mask, *, now: float) -> None:
@@ -130,30 +124,13 @@ class Scene:
         """Return a number for each block: equal where cards, what is left of them, and CPU are the same."""
         if len(self._state_numbers) > _MOST_STATES:
             self._state_numbers, self._states_seen = {}, 0
-        for block in self.changed_since(self._states_seen).tolist():
+        for block in self.changes.since(self._states_seen).tolist():
             run = columns.blocks[block]
             rows = slice(run.start, run.start + run.width)
             state = (self.left[rows].tobytes(), columns.kind[rows].tobytes(), int(self.cpu[block]))
             self._states[block] = self._state_numbers.setdefault(state, len(self._state_numbers))
-        self._states_seen = self.version
+        self._states_seen = self.changes.version
         return self._states
-
-    def changed_since(self, version: int) -> Ints:
-        """Return the blocks that changed after this version of the scene."""
-        missed = self.version - version
-        if missed <= len(self._marked):
-            return np.array(sorted(set(self._marked[-missed:] if missed else ())), dtype=np.int64)
-        return (self.stamps > version).nonzero()[0]
-
-    def _mark(self, blocks: Ints) -> None:
-        if len(blocks) == 1:
-            self._marked.append(int(blocks[0]))
-            if len(self._marked) > 2 * _MARKS:
-                del self._marked[:_MARKS]
-        else:
-            self._marked.clear()
-        self.version += 1
-        self.stamps[blocks] = self.version
 
     def _look_again(self, columns: GpuColumns, blocks: Ints, *, now: float) -> None:
         part, rows = columns.part(blocks)
@@ -181,18 +158,19 @@ class Scene:
     def _see_hosts(self, fleet: Fleet) -> None:
         """Take note of what is left of the CPU of each block's node."""
         hosts = fleet.hosts
-        if hosts is None or (hosts is self._hosts and hosts.version == self._hosts_seen):
+        if hosts is None or (hosts is self._hosts and hosts.changes.version == self._hosts_seen):
             return
         if hosts is self._hosts:
-            nodes = (hosts.stamps[: len(self._block_of_node)] > self._hosts_seen).nonzero()[0]
+            nodes = hosts.changes.since(self._hosts_seen)
+            nodes = nodes[nodes < len(self._block_of_node)]
         else:
             nodes = np.arange(min(len(self._block_of_node), len(hosts.cpu_milli)))
         nodes = nodes[self._block_of_node[nodes] >= 0]
         blocks = self._block_of_node[nodes]
         if len(blocks):
             self.cpu[blocks] = np.minimum(hosts.cpu_milli[nodes], _MOST_CPU)
-            self._mark(blocks)
-        self._hosts, self._hosts_seen = hosts, hosts.version
+            self.changes.note_all(blocks)
+        self._hosts, self._hosts_seen = hosts, hosts.changes.version
 
 
 class _Scenes:

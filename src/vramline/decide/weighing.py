@@ -20,6 +20,7 @@ from vramline.model.fleet import Fleet
 from vramline.model.mix import class_of
 
 __all__ = [
+    "MANY",
     "THINKS_AHEAD",
     "Outlook",
     "best_fitting",
@@ -31,8 +32,13 @@ __all__ = [
 
 THINKS_AHEAD = frozenset({PolicyName.VRAMLINE, PolicyName.FGD})
 
+MANY = 200
+"""From so many blocks on it pays to weigh those that are in the same state once."""
+
 _KEPT = 256
 """Amounts of CPU for which costs of nodes are kept."""
+
+_FIRST = np.zeros(1, dtype=np.int64)
 
 Ints = npt.NDArray[np.int64]
 
@@ -45,7 +51,7 @@ class Outlook:
         self.standing = self._count(fleet.columns, scene, np.arange(len(fleet.columns.blocks)))
         self.for_cpu: dict[tuple[PolicyName, int], tuple[int, Ints]] = {}
         """By policy and milli-CPU: the version of the scene, and what a pod without GPUs costs each block."""
-        self._seen = scene.version
+        self._seen = scene.changes.version
 
     def fork(self) -> "Outlook":
         """Return the same for a copy of the fleet."""
@@ -57,15 +63,20 @@ class Outlook:
 
     def renew(self, fleet: Fleet, scene: Scene) -> None:
         """Count anew what changed in the scene."""
-        blocks = scene.changed_since(self._seen)
-        self._seen = scene.version
+        blocks = scene.changes.since(self._seen)
+        self._seen = scene.changes.version
         if len(blocks):
             self.standing.write(blocks, self._count(fleet.columns, scene, blocks))
 
     def _count(self, columns: GpuColumns, scene: Scene, blocks: Ints) -> Standing:
+        if len(blocks) == 1:
+            run = columns.blocks[int(blocks[0])]
+            there = slice(run.start, run.start + run.width)
+            return take_stock(
+                self.prospects, scene.left[there], columns.kind[there], _FIRST, scene.cpu[blocks]
+            )
         part, rows = columns.part(blocks)
-        cards = Cards(part.block, scene.left[rows], part.kind, scene.left[rows])
-        return take_stock(self.prospects, cards, part.starts, scene.cpu[blocks])
+        return take_stock(self.prospects, scene.left[rows], part.kind, part.starts, scene.cpu[blocks])
 
 
 def outlook_of(fleet: Fleet, scene: Scene) -> Outlook:
@@ -87,17 +98,20 @@ def last_outlook(scene: Scene) -> Outlook:
 def weigh_blocks_for_cpu(fleet: Fleet, scene: Scene, policy: PolicyName, cpu_milli: int) -> Ints:
     """Return what it costs each block's node to run a pod that takes CPU and no GPU."""
     outlook = outlook_of(fleet, scene)
-    seen, costs = outlook.for_cpu.pop((policy, cpu_milli), (0, np.zeros(len(scene.stamps), dtype=np.int64)))
-    blocks = scene.changed_since(seen)
-    if len(blocks):
+    seen, costs = outlook.for_cpu.pop((policy, cpu_milli), (0, np.zeros(len(scene.cpu), dtype=np.int64)))
+    blocks = scene.changes.since(seen)
+    if len(blocks) >= MANY:
         _, first, like = np.unique(
             scene.states(fleet.columns)[blocks], return_index=True, return_inverse=True
         )
         terms = weigh_cpu(outlook.prospects, outlook.standing.of(blocks[first]), cpu_milli)
         costs[blocks] = cost_in_steps(policy, outlook.prospects, terms)[like]
+    elif len(blocks):
+        terms = weigh_cpu(outlook.prospects, outlook.standing.of(blocks), cpu_milli)
+        costs[blocks] = cost_in_steps(policy, outlook.prospects, terms)
     if len(outlook.for_cpu) >= _KEPT:
         outlook.for_cpu.clear()
-    outlook.for_cpu[policy, cpu_milli] = scene.version, costs
+    outlook.for_cpu[policy, cpu_milli] = scene.changes.version, costs
     return costs
 
 

@@ -5,6 +5,8 @@ its reservation is recorded.
 """
 
 from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,10 +16,10 @@ from vramline.decide.terms import ScoreTerm, keep_terms
 from vramline.errors import InvariantError
 from vramline.explain.counterfactuals import Counterfactual, find_counterfactuals
 from vramline.explain.lines import NodeLine, keep_lines
-from vramline.explain.message import explain_hosts, message_of, warning_sentences
+from vramline.explain.message import explain_hosts, keep_message, warning_sentences
 from vramline.explain.nearness import Survey
 from vramline.model.ask import PolicyName, RealtimeMode
-from vramline.model.decision import Decision
+from vramline.model.decision import Decision, DecisionWarning
 from vramline.model.fleet import Fleet
 from vramline.model.reason import Reason
 from vramline.model.rules import Rules
@@ -86,21 +88,28 @@ def explain_decision(
 
 
 class SealedDecision:
-    """A decision with all that was true when it was made; lines and terms are written when somebody asks."""
+    """A decision with all that was true when it was made; it is put into words when somebody asks."""
 
-    __slots__ = ("_lines", "_terms", "_whole", "brief")
+    __slots__ = ("_brief", "_lines", "_terms", "_whole", "_write")
 
     def __init__(
         self,
-        brief: Explanation,
+        write: Callable[[], Explanation],
         lines: Callable[[], list[NodeLine]],
         terms: Callable[[], list[list[ScoreTerm]]],
     ) -> None:
-        self.brief = brief
-        """The explanation without its nodes and without the terms of scores."""
+        self._write = write
         self._lines = lines
         self._terms = terms
+        self._brief: Explanation | None = None
         self._whole: Explanation | None = None
+
+    @property
+    def brief(self) -> Explanation:
+        """The explanation without its nodes and without the terms of scores."""
+        if self._brief is None:
+            self._brief = self._write()
+        return self._brief
 
     @property
     def explanation(self) -> Explanation:
@@ -134,20 +143,62 @@ def seal_decision(
     survey = Survey(fleet, decision)
     lines = keep_lines(fleet, decision, survey.first(most_nodes)) if most_nodes != 0 else list
     best = survey.best(_ALTERNATIVES)
-    scores = decision.scores[best].tolist()
-    names = map(fleet.name_of, best.tolist())
-    brief = Explanation(
-        reason=survey.speaks,
-        message=message_of(fleet, decision, survey),
-        warnings=warning_sentences(decision),
+    changes = find_counterfactuals(fleet, decision, rules, candidates=candidates) if why else []
+    names = [fleet.name_of(number) for number in best.tolist()]
+    kept = _Kept(survey.speaks, keep_message(fleet, decision, survey), changes, names, decision.scores[best])
+    write = partial(_write_brief, kept, _Head.of(decision))
+    return SealedDecision(write, lines, keep_terms(fleet, decision, best) if len(best) else list)
+
+
+class _Kept(NamedTuple):
+    """What was found out about a decision."""
+
+    reason: Reason | None
+    message: Callable[[], str]
+    counterfactuals: list[Counterfactual]
+    names: list[str]
+    """Of the best nodes."""
+    scores: npt.NDArray[np.int64]
+
+
+class _Head(NamedTuple):
+    """What is kept of the decision itself: all but its arrays."""
+
+    warnings: tuple[DecisionWarning, ...]
+    cards: int
+    nominated: str | None
+    mode: RealtimeMode
+    policy: PolicyName
+    ledger_version: int
+    generation: int
+
+    @classmethod
+    def of(cls, decision: Decision) -> "_Head":
+        """Return that of a decision."""
+        return cls(
+            decision.warnings,
+            decision.ask.gpus,
+            decision.nominated,
+            decision.mode,
+            decision.policy,
+            decision.ledger_version,
+            decision.generation,
+        )
+
+
+def _write_brief(kept: _Kept, head: _Head) -> Explanation:
+    scores: list[int] = kept.scores.tolist()
+    return Explanation(
+        reason=kept.reason,
+        message=kept.message(),
+        warnings=warning_sentences(head.warnings, cards=head.cards),
         nodes=[],
-        nominated=decision.nominated,
-        counterfactuals=find_counterfactuals(fleet, decision, rules, candidates=candidates) if why else [],
-        alternatives=list(map(Alternative, names, scores)),
+        nominated=head.nominated,
+        counterfactuals=kept.counterfactuals,
+        alternatives=list(map(Alternative, kept.names, scores)),
         lead=scores[0] - scores[1] if len(scores) > 1 else None,
-        mode=decision.mode,
-        policy=decision.policy,
-        ledger_version=decision.ledger_version,
-        generation=decision.generation,
+        mode=head.mode,
+        policy=head.policy,
+        ledger_version=head.ledger_version,
+        generation=head.generation,
     )
-    return SealedDecision(brief, lines, keep_terms(fleet, decision, best) if len(best) else list)

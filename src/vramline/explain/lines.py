@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from vramline.explain.figures import Basis, requested_on, reserved_in, rows_of
-from vramline.model.claim import Claim
 from vramline.model.columns import NEVER, NO_LIMIT
 from vramline.model.decision import Decision
 from vramline.model.fleet import Fleet
@@ -94,15 +93,15 @@ class _Head(msgspec.Struct, frozen=True):
     reason: Reason | None
     detail: str
     gpus: tuple[PhysicalGpu, ...]
-    claims: list[tuple[Claim, ...]]
-    """By card."""
+    reserved: list[int]
+    """MiB reserved in advance, by card."""
     requested: list[int]
     """MiB requested as memory of the machine, by card."""
     score: int
 
 
 def _head(fleet: Fleet, decision: Decision, number: int) -> _Head:
-    name = fleet.name_of(number)
+    name, ledger = fleet.name_of(number), fleet.ledger
     node = fleet.node(name)
     gpus = fleet.columns.blocks[fleet.block_of(number)].gpus if node is not None and node.gpus else ()
     return _Head(
@@ -110,7 +109,7 @@ def _head(fleet: Fleet, decision: Decision, number: int) -> _Head:
         reason=REASON_OF.get(int(decision.node_codes[number])),
         detail="" if node is None or node.problem is None else node.problem.detail,
         gpus=gpus,
-        claims=[fleet.ledger.of_card(gpu.uuid) for gpu in gpus],
+        reserved=[reserved_in(ledger.of_card(gpu.uuid)) if ledger.has_advance else 0 for gpu in gpus],
         requested=[requested_on(fleet, gpu.uuid) if gpu.unified else 0 for gpu in gpus],
         score=int(decision.scores[number]),
     )
@@ -126,10 +125,8 @@ def _write(heads: list[_Head], figures: dict[str, Figures], margin: int, at: flo
             reason=head.reason,
             detail=head.detail,
             gpus=[
-                _card_line(
-                    gpu, next(rows) | {"reserved": reserved_in(claims), "requested": requested}, margin, at
-                )
-                for gpu, claims, requested in zip(head.gpus, head.claims, head.requested, strict=True)
+                _card_line(gpu, next(rows) | {"reserved": reserved, "requested": requested}, margin, at)
+                for gpu, reserved, requested in zip(head.gpus, head.reserved, head.requested, strict=True)
             ],
             score=head.score if head.reason is None else None,
         )

@@ -1,5 +1,7 @@
 """The one line about a pod: where it went and how good that is, or how many nodes refused it and why."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import assert_never
 
 import numpy as np
@@ -9,20 +11,27 @@ from vramline.decide.scores import UNREACHABLE
 from vramline.explain.figures import rows_of
 from vramline.explain.nearness import Survey, count_reasons, most_frequent, wants_unknown_cards
 from vramline.explain.text import card_name, clip, histogram, join_names, seconds
+from vramline.model.ask import PolicyName
 from vramline.model.decision import Decision, DecisionWarning, Placement
 from vramline.model.fleet import Fleet
 from vramline.model.reason import CODE_OF, FITS, Reason, WarningCode
 from vramline.units import format_mib
 
-__all__ = ["explain_hosts", "message_of", "warning_sentences"]
+__all__ = ["explain_hosts", "keep_message", "warning_sentences"]
 
 _INVENTORY_REASONS = (Reason.INVENTORY_CONFLICT, Reason.UNKNOWN_INVENTORY, Reason.FROZEN_NODE)
 
 
-def message_of(fleet: Fleet, decision: Decision, survey: Survey) -> str:
-    """Say in one line what became of the pod; as short for 5,000 nodes as for 5."""
-    if decision.placement is not None:
-        return _placed(fleet, decision, decision.placement, survey)
+def keep_message(fleet: Fleet, decision: Decision, survey: Survey) -> Callable[[], str]:
+    """Keep what became of the pod, to be said in one line; as short for 5,000 nodes as for 5."""
+    placement = decision.placement
+    if placement is None:
+        return partial(str, _refused(fleet, decision, survey))
+    free = [int(decision.free[fleet.columns.row_of[share.uuid]]) for share in placement.gpus]
+    return partial(_placed, placement, free, decision.policy, survey.fitting_nodes, survey.nodes)
+
+
+def _refused(fleet: Fleet, decision: Decision, survey: Survey) -> str:
     message = _none_fit(survey.nodes, survey.counts, survey.speaks, _detail(fleet, decision, survey))
     if wants_unknown_cards(fleet, decision.ask):
         message += f"; no node has {clip(join_names(decision.ask.constraints.use_uuids, last='or'))}"
@@ -42,12 +51,12 @@ def explain_hosts(fleet: Fleet, codes: npt.NDArray[np.int8]) -> tuple[Reason, st
     return reason, _none_fit(len(here), count_reasons(here), reason, "")
 
 
-def warning_sentences(decision: Decision) -> list[str]:
-    """Say each warning of a decision; every sentence begins with its code."""
-    return [f"{warning.code}: {_warning_text(warning, decision)}" for warning in decision.warnings]
+def warning_sentences(warnings: tuple[DecisionWarning, ...], *, cards: int) -> list[str]:
+    """Say each warning of a decision about so many cards; every sentence begins with its code."""
+    return [f"{warning.code}: {_warning_text(warning, cards)}" for warning in warnings]
 
 
-def _warning_text(warning: DecisionWarning, decision: Decision) -> str:
+def _warning_text(warning: DecisionWarning, cards: int) -> str:
     match warning.code:
         case WarningCode.STRICT_WOULD_REFUSE:
             return f"{warning.gpu} has {warning.free:,} MiB free by the card, {warning.ask:,} asked"
@@ -56,23 +65,20 @@ def _warning_text(warning: DecisionWarning, decision: Decision) -> str:
                 return f"no observation of {warning.gpu}"
             return f"the observation of {warning.gpu} is {seconds(warning.age_s)} old"
         case WarningCode.NO_IDLE_GPU:
-            cards = decision.ask.gpus
             return "the chosen GPU is not idle" if cards == 1 else f"not all {cards} chosen GPUs are idle"
         case _:
             assert_never(warning.code)
 
 
-def _placed(fleet: Fleet, decision: Decision, placement: Placement, survey: Survey) -> str:
-    free = [int(decision.free[fleet.columns.row_of[share.uuid]]) for share in placement.gpus]
+def _placed(placement: Placement, free: list[int], policy: PolicyName, fitting: int, nodes: int) -> str:
     asks = sorted({share.mib for share in placement.gpus})
     if len(placement.gpus) == 1:
         cards = f"{placement.gpus[0].uuid}, {asks[0]:,} of {free[0]:,} MiB free"
     else:
         each = format_mib(asks[0]) if len(asks) == 1 else f"{asks[0]:,} to {asks[-1]:,} MiB"
         cards = f"{len(placement.gpus)} GPUs, {each} on each, at least {format_mib(min(free))} free there"
-    nodes, fitting = survey.nodes, survey.fitting_nodes
     if fitting > 1:
-        return f"{placement.node}: {cards}; best of {fitting:,} nodes by {decision.policy}"
+        return f"{placement.node}: {cards}; best of {fitting:,} nodes by {policy}"
     return f"{placement.node}: {cards}; the only node" + (f" of {nodes:,} that fits" if nodes > 1 else "")
 
 

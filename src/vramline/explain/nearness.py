@@ -18,8 +18,10 @@ from vramline.model.reason import CODE_OF, FITS, REASON_OF, Reason
 
 __all__ = ["CARD_CODES", "Survey", "count_reasons", "most_frequent", "wants_unknown_cards"]
 
-_FEW = 64
-"""So many nodes are ordered at once; of more with the same score the first by rank are found before."""
+_MANY = 256
+"""Among more nodes than this, the first by rank are looked for near the first one before all are compared."""
+_NEAR = 8
+"""How near: as many times as far as they would be if all were equally far from each other."""
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int8]
@@ -101,21 +103,19 @@ class Survey:
     def best(self, most: int) -> Ints:
         """Return the numbers of the best nodes that fit, best first."""
         ties, rank = self._decision.best_nodes, self._fleet.rank()
-        if len(ties) >= min(most, self.fitting_nodes):
-            ties = _lowest(ties, rank, most)
-            return ties[rank.take(ties).argsort()]
+        found = _first_by_rank(ties, rank, most)
+        wanted = min(most, self.fitting_nodes) - len(found)
+        if not wanted:
+            return found
         fits = self._decision.fitting_nodes
         scores = self._decision.scores.take(fits)
-        if len(fits) > most:
-            top = (scores >= np.partition(scores, -most)[-most]).nonzero()[0]
-            fits, scores = fits.take(top), scores.take(top)
-        if len(fits) > _FEW:
-            last = scores.min()
-            above, ties = fits[scores > last], fits[scores == last]
-            fits = np.concatenate([above, _lowest(ties, rank, most - len(above))])
-            scores = self._decision.scores.take(fits)
-        order: Ints = fits[np.lexsort((rank.take(fits), -scores))[:most]]
-        return order
+        groups, last = [found], scores.max()
+        while wanted > 0:
+            scores[scores == last] = -UNREACHABLE  # nobody who fits has as little
+            last = scores.max()
+            groups.append(_first_by_rank(fits[scores == last], rank, wanted))
+            wanted -= len(groups[-1])
+        return np.concatenate(groups)
 
     def first(self, most: int | None) -> Ints:
         """Return the numbers of the first nodes in that order (None: all)."""
@@ -165,9 +165,17 @@ class Survey:
         )
 
 
-def _lowest(numbers: Ints, rank: Ints, most: int) -> Ints:
-    """Return those `most` of `numbers` that come first by rank, in no order."""
-    return numbers[rank.take(numbers).argpartition(most - 1)[:most]] if len(numbers) > most else numbers
+def _first_by_rank(numbers: Ints, rank: Ints, most: int) -> Ints:
+    """Return those `most` of `numbers` that come first by rank, in that order."""
+    ranks = rank.take(numbers)
+    if len(numbers) > _MANY:
+        near = (ranks < ranks.min() + _NEAR * most * len(rank) // len(numbers)).nonzero()[0]
+        if len(near) >= most:
+            numbers, ranks = numbers[near], ranks[near]
+    if len(numbers) > most:
+        first = ranks.argpartition(most - 1)[:most]
+        numbers, ranks = numbers[first], ranks[first]
+    return numbers[ranks.argsort()]
 
 
 def _first_by(keys: tuple[Key, ...], numbers: Ints, most: int | None) -> Ints:

@@ -5,7 +5,7 @@ move; the block of a node that left is re-used by the next node with as many car
 is a copy of what `law.take_account` said; nothing is computed here a second time.
 
 Rules read the arrays through `GpuColumns.<name>`, which are views cut to the rows in use. Every change of a
-block that counts gives it a new number in `stamps`, so that whoever has seen the block before knows.
+block that counts is noted in `changes`, so that whoever has seen the block before knows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from vramline.errors import InvariantError
 from vramline.model.ask import RealtimeMode
+from vramline.model.changes import Changes
 from vramline.model.counts import COUNTED, NEVER, NO_LIMIT, SEEN, CardCount, figures_of, look_at
 from vramline.model.gpu import Health, PhysicalGpu
 from vramline.model.law import promise_of
@@ -97,9 +98,8 @@ class GpuColumns:
         self._starts = np.zeros(16, dtype=np.int64)
         self._widths = np.zeros(16, dtype=np.int64)
         self._node_of_block = np.zeros(16, dtype=np.int64)
-        self._stamps = np.zeros(16, dtype=np.int64)
-        self.version = 0
-        """Grows with every change of a block, except of when and how busy a card was seen."""
+        self.changes = Changes()
+        """Of blocks; when and how busy a card was seen does not count."""
         self.looks = 0
         """Grows when it is written down when a card was seen."""
         self.has_streams = False
@@ -124,8 +124,9 @@ class GpuColumns:
     def __getattr__(self, name: str) -> npt.NDArray[Any]:
         if name not in _FIELDS:
             raise AttributeError(name)
-        arrays: dict[str, npt.NDArray[Any]] = self.__dict__["_arrays"]
-        return arrays[name][: self._size]
+        view: npt.NDArray[Any] = self.__dict__["_arrays"][name][: self._size]
+        self.__dict__[name] = view  # the next time nobody comes here, until rows are added
+        return view
 
     def copy(self) -> "GpuColumns":
         """Return columns with the same rows that may be changed without changing these."""
@@ -135,7 +136,7 @@ class GpuColumns:
         copy.blocks = [block.copy() for block in self.blocks]
         copy._idle = {width: list(numbers) for width, numbers in self._idle.items()}
         copy._starts, copy._node_of_block = self._starts.copy(), self._node_of_block.copy()
-        copy._widths, copy._stamps, copy.version = self._widths.copy(), self._stamps.copy(), self.version
+        copy._widths, copy.changes = self._widths.copy(), self.changes.copy()
         copy.row_of, copy._gpu_at = dict(self.row_of), list(self._gpu_at)
         copy.models, copy._model_index = list(self.models), dict(self._model_index)
         copy.has_streams, copy.has_node_modes, copy.looks = self.has_streams, self.has_node_modes, self.looks
@@ -165,7 +166,8 @@ class GpuColumns:
     def part(self, numbers: npt.NDArray[np.int64]) -> "tuple[GpuColumns, npt.NDArray[np.int64] | slice]":
         """Return some blocks (ascending) as if they were all, to be read at once, and which rows they are.
 
-        What has changed can be looked at alone. All blocks are these columns themselves.
+        What has changed can be looked at alone; of which nodes the blocks are is not told. All blocks are
+        these columns themselves.
         """
         if len(numbers) == len(self.blocks):
             return self, slice(None)
@@ -179,10 +181,8 @@ class GpuColumns:
             size, starts = int(ends[-1]) if len(ends) else 0, ends - widths
             rows = np.arange(size) + (self._starts[numbers] - starts).repeat(widths)
         part: GpuColumns = object.__new__(GpuColumns)
-        part._arrays = _Gathered(self._arrays, rows)
+        part._arrays = _Gathered(self._arrays, rows, widths)
         part._size, part._starts, part._widths = size, starts, widths
-        part._arrays["block"] = np.arange(len(numbers), dtype=np.int32).repeat(widths)
-        part._node_of_block = self._node_of_block[numbers]
         part.blocks = [_SOME_BLOCK] * len(numbers)
         part.models, part.kinds = self.models, self.kinds
         part.has_streams, part.has_node_modes = self.has_streams, self.has_node_modes
@@ -210,16 +210,6 @@ class GpuColumns:
         """Node of each block; −1 where the block waits for a node."""
         return self._node_of_block[: len(self.blocks)]
 
-    @property
-    def stamps(self) -> npt.NDArray[np.int64]:
-        """The `version` with which each block last changed."""
-        return self._stamps[: len(self.blocks)]
-
-    def touch(self, number: int) -> None:
-        """Say that something of a block has changed."""
-        self.version += 1
-        self._stamps[number] = self.version
-
     def add_block(self, node: int, gpus: tuple[PhysicalGpu, ...], margin: Mib) -> int:
         """Give a node rows for its cards (at least one) and return the block's number."""
         self.layout = object()
@@ -229,7 +219,7 @@ class GpuColumns:
         block.node = node
         block.gpus = tuple(sorted(gpus, key=lambda gpu: gpu.uuid))
         self._node_of_block[number] = node
-        self.touch(number)
+        self.changes.note(number)
         rows = range(block.start, block.start + block.width)
         self.row_of.update(zip((gpu.uuid for gpu in block.gpus), rows, strict=True))
         self._gpu_at[rows.start : rows.stop] = block.gpus
@@ -239,7 +229,7 @@ class GpuColumns:
     def drop_block(self, number: int) -> None:
         """Take a node's rows out of service and keep them for another node of the same width."""
         self.layout = object()
-        self.touch(number)
+        self.changes.note(number)
         block = self.blocks[number]
         for row, gpu in enumerate(block.gpus, start=block.start):
             del self.row_of[gpu.uuid]
@@ -252,14 +242,15 @@ class GpuColumns:
         block.node, block.gpus = None, ()
         self._idle.setdefault(block.width, []).append(number)
 
-    def write_count(self, count: CardCount) -> None:
-        """Copy what the memory law said about one card, and when and how busy it was seen."""
+    def write_count(self, count: CardCount, *, seen: bool = True) -> None:
+        """Copy what the memory law said about one card, and if that is new, when and how busy it was seen."""
         arrays, row = self._arrays, count.row
-        self.touch(int(arrays["block"][row]))
+        self.changes.note(int(arrays["block"][row]))
         figures = figures_of(count.gpu, count.account, count.sharers, count.cores)
         for name, figure in zip(COUNTED, figures, strict=True):
             arrays[name][row] = figure
-        self.write_observation(row, count.gpu, count.observation)
+        if seen:
+            self.write_observation(row, count.gpu, count.observation)
 
     def write_observation(self, row: int, gpu: PhysicalGpu, observation: Observation | None) -> None:
         """Copy when and how busy a card was seen; without a used figure it counts as not seen."""
@@ -275,8 +266,7 @@ class GpuColumns:
         if not counts:
             return
         rows = np.array([each.row for each in counts], dtype=np.int64)
-        self.version += 1
-        self._stamps[self._arrays["block"][rows]] = self.version
+        self.changes.note_all(np.unique(self._arrays["block"][rows]))
         figures = [figures_of(each.gpu, each.account, each.sharers, each.cores) for each in counts]
         for name, column in zip(COUNTED, zip(*figures, strict=True), strict=True):
             self._arrays[name][rows] = column
@@ -355,7 +345,7 @@ class GpuColumns:
         if codes.tolist() != new:
             codes[:] = new
             self.layout = object()
-            self.touch(number)
+            self.changes.note(number)
 
     def set_node_mode(self, number: int, own: RealtimeMode | None, *, enabled: bool) -> None:
         """Say which mode of the real-time check a block's node has of its own."""
@@ -364,7 +354,7 @@ class GpuColumns:
         self.has_node_modes = self.has_node_modes or code != 0
         if self._arrays["node_mode"][block.start] != code:  # all rows of a block say the same
             self._arrays["node_mode"][block.start : block.start + block.width] = code
-            self.touch(number)
+            self.changes.note(number)
 
     def _intern(self, model: str) -> int:
         index = self._model_index.get(model)
@@ -394,26 +384,34 @@ class GpuColumns:
         if number == len(self._starts):
             self._starts = np.concatenate([self._starts, np.zeros_like(self._starts)])
             self._widths = np.concatenate([self._widths, np.zeros_like(self._widths)])
-            self._stamps = np.concatenate([self._stamps, np.zeros_like(self._stamps)])
             self._node_of_block = np.concatenate([self._node_of_block, np.zeros_like(self._node_of_block)])
         self._starts[number], self._widths[number] = self._size, width
         self._arrays["block"][self._size : self._size + width] = number
         self.blocks.append(Block(self._size, width))
         self._size += width
+        for name in _FIELDS:
+            self.__dict__.pop(name, None)
         return number
 
 
 class _Gathered(dict[str, npt.NDArray[Any]]):
     """Some rows of arrays, each looked up when it is first asked for."""
 
-    def __init__(self, arrays: dict[str, npt.NDArray[Any]], rows: npt.NDArray[np.int64] | slice) -> None:
+    __slots__ = ("_all", "_rows", "_widths")
+
+    def __init__(
+        self,
+        arrays: dict[str, npt.NDArray[Any]],
+        rows: npt.NDArray[np.int64] | slice,
+        widths: npt.NDArray[np.int64],
+    ) -> None:
         super().__init__()
-        self._all = arrays
-        self._rows = rows
+        self._all, self._rows, self._widths = arrays, rows, widths
 
     def __missing__(self, name: str) -> npt.NDArray[Any]:
-        self[name] = gathered = self._all[name][self._rows]
-        return gathered
+        if name == "block":  # counted anew from 0
+            return np.arange(len(self._widths), dtype=np.int32).repeat(self._widths)
+        return self._all[name][self._rows]
 
 
 _FIRST = np.zeros(1, dtype=np.int64)

@@ -446,17 +446,17 @@ class Fleet:
 
     def _refresh_cards(self, claims: Iterable[Claim]) -> None:
         self.generation += 1
-        self._recount({claim.gpu for claim in claims})
+        self._recount({claim.gpu for claim in claims}, seen=False)
 
-    def _recount(self, uuids: Iterable[str]) -> None:
-        """Write what is counted of these cards anew; while changes are gathered, at their end."""
+    def _recount(self, uuids: Iterable[str], *, seen: bool = True) -> None:
+        """Write anew what is counted, and `seen`, of these cards; while changes are gathered, at the end."""
         if self._gathered is not None:
             self._gathered.update(uuids)
             return
         for uuid in uuids:
             row = self.columns.row_of.get(uuid)
             if row is not None:
-                self.columns.write_count(self._count(row))
+                self.columns.write_count(self._count(row), seen=seen)
 
     def _count(self, row: int) -> CardCount:
         gpu = self.columns.card(row)

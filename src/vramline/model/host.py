@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from vramline.model.changes import Changes
 from vramline.model.node import Node
 from vramline.model.pod import HostNeeds
 from vramline.units import Mib
@@ -26,10 +27,8 @@ class HostColumns:
         self.cpu_milli = np.zeros(size, dtype=np.int64)
         self.memory_bytes = np.zeros(size, dtype=np.int64)
         self.pods = np.zeros(size, dtype=np.int64)
-        self.version = 0
-        """Grows with every change."""
-        self.stamps = np.zeros(size, dtype=np.int64)
-        """The `version` with which each node last changed."""
+        self.changes = Changes()
+        """Of nodes."""
 
     def set_node(self, number: int, node: Node, taken: Sequence[HostNeeds] = ()) -> None:
         """Write a node's room with what is taken of it; other pods are taken off again by the caller."""
@@ -37,8 +36,7 @@ class HostColumns:
             self.cpu_milli = _grown(self.cpu_milli, number)
             self.memory_bytes = _grown(self.memory_bytes, number)
             self.pods = _grown(self.pods, number)
-            self.stamps = _grown(self.stamps, number)
-        self._touch(number)
+        self.changes.note(number)
         host = node.host
         cpu_milli = _NO_LIMIT if host.cpu_milli is None else host.cpu_milli
         memory_bytes = _NO_LIMIT if host.memory_bytes is None else host.memory_bytes
@@ -62,12 +60,8 @@ class HostColumns:
         """A pod left the node."""
         self._add(number, needs, 1)
 
-    def _touch(self, number: int) -> None:
-        self.version += 1
-        self.stamps[number] = self.version
-
     def _add(self, number: int, needs: HostNeeds, sign: int) -> None:
-        self._touch(number)
+        self.changes.note(number)
         self.cpu_milli[number] += sign * needs.cpu_milli
         self.memory_bytes[number] += sign * needs.memory_bytes
         self.pods[number] += sign

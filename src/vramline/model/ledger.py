@@ -39,6 +39,8 @@ class Ledger:
         self._by_pod: dict[str, dict[str, Claim]] = {}
         self._releasing: dict[tuple[str, str], Claim] = {}
         """By pod and card: asked for often, and few of many."""
+        self.has_advance = False
+        """Whether any claim was ever made in advance."""
 
     def __len__(self) -> int:
         return sum(len(claims) for claims in self._by_pod.values())
@@ -53,7 +55,7 @@ class Ledger:
         copy.version = self.version
         copy._by_card = {uuid: dict(claims) for uuid, claims in self._by_card.items()}
         copy._by_pod = {pod_uid: dict(claims) for pod_uid, claims in self._by_pod.items()}
-        copy._releasing = dict(self._releasing)
+        copy._releasing, copy.has_advance = dict(self._releasing), self.has_advance
         return copy
 
     def only(self, cards: Iterable[str]) -> "Ledger":
@@ -129,6 +131,7 @@ class Ledger:
         return tuple(self._releasing.values())
 
     def _note(self, claim: Claim) -> None:
+        self.has_advance = self.has_advance or claim.until is not None
         if claim.state is ClaimState.RELEASING:
             self._releasing[claim.pod_uid, claim.gpu] = claim
         else:

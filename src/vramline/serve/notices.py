@@ -70,7 +70,7 @@ def notice_of_warning(decision: Decision) -> Notice:
         regarding=Regarding(kind="Pod", name=name, namespace=namespace, uid=decision.ask.pod_uid),
         reason=WarningCode.STRICT_WOULD_REFUSE,
         action=_ACTION,
-        note="; ".join(warning_sentences(decision)),
+        note="; ".join(warning_sentences(decision.warnings, cards=decision.ask.gpus)),
         severity=Severity.WARNING,
     )
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from vramline.decide.adoption import adopt_pods
 from vramline.decide.engine import decide
-from vramline.decide.host import refuse_by_pool, refuse_by_room, refuse_by_wishes
+from vramline.decide.host import Rooms, refuse_by_pool, refuse_by_wishes
 from vramline.decide.host_scores import host_costs
 from vramline.decide.reserve import reservation_of
 from vramline.errors import InvariantError, RequestError
@@ -65,6 +65,7 @@ class EmbeddedCluster:
         self._pods: dict[str, Pod] = {}
         self._wishes: dict[bytes, npt.NDArray[np.int8]] = {}
         """By what pods wish of a host; emptied when a node changes."""
+        self._rooms = Rooms()
         self._refusals: dict[bytes, tuple[tuple[int, float], SealedDecision]] = {}
 
     # ── state ────────────────────────────────────────────────────────────────────────────────────
@@ -88,7 +89,7 @@ class EmbeddedCluster:
     def candidates_for(self, pod: Pod) -> npt.NDArray[np.int8]:
         """By node number FITS or why the host is out of the question."""
         wishes = self._wishes_of(pod.host, wants_gpu=pod.ask is not None)
-        codes = refuse_by_room(wishes, self.hosts, pod.host)
+        codes = self._rooms.refuse(wishes, self.hosts, pod.host)
         return codes if pod.ask is None else refuse_by_pool(codes, self.fleet, pod.host)
 
     def view_of(self, node: str, pod: Pod) -> Fleet:
@@ -163,16 +164,11 @@ class EmbeddedCluster:
             sealed = self._seal(decision, rules, candidates, most_nodes=most_nodes, why=why)
         case = self._take_case(decision, rules, candidates, most_nodes=most_nodes, why=why)
         self.on_decision(decision)
-        brief = None if sealed is None else sealed.brief
-        message = "" if brief is None else brief.message
-        warnings = (*pod.notes, *(() if brief is None else brief.warnings))
         if decision.placement is None:
             return Outcome(
                 pod=pod,
                 status=Status.PENDING,
-                reason=None if brief is None else brief.reason,
-                message=message,
-                warnings=warnings,
+                notes=pod.notes,
                 decision=decision,
                 sealed=sealed,
                 case=case,
@@ -184,8 +180,7 @@ class EmbeddedCluster:
             status=Status.BOUND,
             node=decision.placement.node,
             gpus=decision.placement.gpus,
-            message=message,
-            warnings=warnings,
+            notes=pod.notes,
             basis="observed" if decision.observed[rows].all() else "books",
             decision=decision,
             sealed=sealed,
@@ -329,19 +324,21 @@ class EmbeddedCluster:
             return Outcome(
                 pod=pod,
                 status=Status.PENDING,
-                reason=reason,
-                message=message,
-                warnings=pod.notes,
+                refusal=reason,
+                said=message,
+                notes=pod.notes,
                 hosts=self._host_lines(codes)[:most_nodes],
             )
-        has_gpus = self.fleet.node_codes() == FITS
-        costs = host_costs(self.fleet, self.rules, pod.host.cpu_milli, now=self.now())
-        for order in (has_gpus, costs, self.fleet.rank()):
-            fitting = fitting[order[fitting] == order[fitting].min()]
+        has_gpus = self.fleet.node_codes().take(fitting) == FITS
+        if not has_gpus.all():
+            fitting = fitting[~has_gpus]
+        costs = host_costs(self.fleet, self.rules, pod.host.cpu_milli, now=self.now()).take(fitting)
+        fitting = fitting[costs == costs.min()]
+        fitting = fitting[[self.fleet.rank().take(fitting).argmin()]]
         node = self.fleet.name_of(int(fitting[0]))
         hosts = self._host_lines(codes) if most_nodes is None else ()
         self._settle_on(pod, node)
-        return Outcome(pod=pod, status=Status.BOUND, node=node, warnings=pod.notes, hosts=hosts)
+        return Outcome(pod=pod, status=Status.BOUND, node=node, notes=pod.notes, hosts=hosts)
 
     def _host_lines(self, codes: npt.NDArray[np.int8]) -> tuple[NodeLine, ...]:
         """Say of every node, by rank, why it takes or refuses a pod without GPUs."""

@@ -34,9 +34,12 @@ class Outcome:
     status: Status
     node: str | None = None
     gpus: tuple[GpuShare, ...] = ()
-    reason: str | None = None
-    message: str = ""
-    warnings: tuple[str, ...] = ()
+    refusal: str | None = None
+    """The reason of a pod without a decision about GPUs."""
+    said: str = ""
+    """The same in words."""
+    notes: tuple[str, ...] = ()
+    """What is to be said of it besides the decision."""
     hosts: tuple[NodeLine, ...] = ()
     """What a pod that wants no GPU met on nodes."""
     basis: Basis | None = None
@@ -46,6 +49,21 @@ class Outcome:
     case: Case | None = None
     """What it was decided on, where somebody wanted that."""
     sealed: SealedDecision | None = None
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is nowhere; None: it is somewhere, or nobody explained."""
+        return self.refusal if self.sealed is None else self.sealed.brief.reason
+
+    @property
+    def message(self) -> str:
+        """What became of it, in one line."""
+        return self.said if self.sealed is None else self.sealed.brief.message
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader must know."""
+        return self.notes if self.sealed is None else (*self.notes, *self.sealed.brief.warnings)
 
     @property
     def explanation(self) -> Explanation | None:

@@ -119,7 +119,7 @@ def _nameplate(each: PodObject) -> Pod:
 
 
 def _reject(pod: Pod, error: RequestError) -> Outcome:
-    return Outcome(pod=pod, status=Status.REJECTED, reason=Reason.INVALID_REQUEST, message=str(error))
+    return Outcome(pod=pod, status=Status.REJECTED, refusal=Reason.INVALID_REQUEST, said=str(error))
 
 
 def _freeze_under(cluster: EmbeddedCluster, each: PodObject, error: RequestError) -> None:
@@ -185,8 +185,8 @@ def _there(fleet: Fleet, pod: Pod, doubt: str | None, *, named: bool) -> Outcome
         status=Status.RELEASING if releasing else Status.RUNNING,
         node=pod.node,
         gpus=shares,
-        message=_release_message(pod, shares) if releasing and pod.ask and cards and not doubt else "",
-        warnings=() if warning is None else (warning,),
+        said=_release_message(pod, shares) if releasing and pod.ask and cards and not doubt else "",
+        notes=() if warning is None else (warning,),
     )
 
 

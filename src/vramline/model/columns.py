@@ -9,6 +9,7 @@ block that counts is noted in `changes`, so that whoever has seen the block befo
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,6 +67,25 @@ class CardKind(NamedTuple):
     promise: int
     slots: int
     model: str
+
+
+class _Sort(NamedTuple):
+    """What only a card itself decides of its row."""
+
+    promise: int
+    kind: int
+    slots: int
+    unified: bool
+    numa: int
+    model: int
+    static_code: int
+
+
+_STATIC = _Sort._fields
+_OF_SORT = attrgetter(
+    *("total", "reserved", "slots", "model", "numa", "unified", "health", "cordoned", "mig")
+)
+"""All of a card that its `_Sort` follows from."""
 
 
 class Block:
@@ -217,7 +237,7 @@ class GpuColumns:
         number = waiting.pop() if waiting else self._append_block(len(gpus))
         block = self.blocks[number]
         block.node = node
-        block.gpus = tuple(sorted(gpus, key=lambda gpu: gpu.uuid))
+        block.gpus = tuple(sorted(gpus, key=attrgetter("uuid")))
         self._node_of_block[number] = node
         self.changes.note(number)
         rows = range(block.start, block.start + block.width)
@@ -324,18 +344,31 @@ class GpuColumns:
         return np.minimum.reduceat(values, self.starts)
 
     def _write_static(self, rows: slice, gpus: tuple[PhysicalGpu, ...], margin: Mib) -> None:
-        """Write what only the cards themselves decide."""
-        arrays = self._arrays
-        promises = [promise_of(gpu, margin) for gpu in gpus]
-        arrays["promise"][rows] = promises
-        arrays["kind"][rows] = [self._kind_of(*each) for each in zip(promises, gpus, strict=True)]
-        arrays["slots"][rows] = [gpu.slots or 1 for gpu in gpus]
-        arrays["unified"][rows] = [gpu.unified for gpu in gpus]
-        self.has_unified = self.has_unified or any(gpu.unified for gpu in gpus)
-        arrays["numa"][rows] = [-1 if gpu.numa is None else gpu.numa for gpu in gpus]
-        arrays["model"][rows] = [self._intern(gpu.model) for gpu in gpus]
-        arrays["static_code"][rows] = [_static_code(gpu) for gpu in gpus]
-        arrays["node_mode"][rows] = 0
+        """Write what only the cards themselves decide; the cards of a node are mostly of one sort."""
+        told = [_OF_SORT(gpu) for gpu in gpus]
+        if told.count(told[0]) == len(told):
+            sorts = [self._sort_of(gpus[0], margin)]
+            for name, value in zip(_STATIC, sorts[0], strict=True):
+                self._arrays[name][rows] = value
+        else:
+            sorts = [self._sort_of(gpu, margin) for gpu in gpus]
+            for name, column in zip(_STATIC, zip(*sorts, strict=True), strict=True):
+                self._arrays[name][rows] = column
+        self.has_unified = self.has_unified or any([each.unified for each in sorts])
+        self._arrays["node_mode"][rows] = 0
+
+    def _sort_of(self, gpu: PhysicalGpu, margin: Mib) -> "_Sort":
+        """Return what is written of a card whatever is on it."""
+        promise = promise_of(gpu, margin)
+        return _Sort(
+            promise,
+            self._kind_of(promise, gpu),
+            gpu.slots or 1,
+            gpu.unified,
+            -1 if gpu.numa is None else gpu.numa,
+            self._intern(gpu.model),
+            _static_code(gpu),
+        )
 
     def set_static_code(self, number: int, code: int | None) -> None:
         """Refuse every card of a block with one code, or (None) let each card speak for itself again."""
@@ -364,9 +397,9 @@ class GpuColumns:
         return index
 
     def _kind_of(self, promise: int, gpu: PhysicalGpu) -> int:
-        kind = CardKind(promise, gpu.slots or 1, gpu.model)
-        index = self._kind_index.get(kind)
-        return self._intern_kind(kind) if index is None else index
+        slots = gpu.slots or 1
+        index = self._kind_index.get((promise, slots, gpu.model))  # type: ignore[call-overload]  # equal
+        return self._intern_kind(CardKind(promise, slots, gpu.model)) if index is None else index
 
     def _intern_kind(self, kind: CardKind) -> int:
         self._kind_index[kind] = len(self.kinds)

@@ -86,23 +86,25 @@ def take_account(
     used_by_pod, complete = _use_by_pod(observation)
     claimed = claimed_releasing = held = held_releasing = 0
     for claim in claims:
-        most = max(claim.mib, used_by_pod.get(claim.pod_uid, 0))
-        claimed += claim.mib
+        mib = claim.mib
+        most = max(mib, used_by_pod.get(claim.pod_uid, 0)) if used_by_pod else mib
+        claimed += mib
         held += most
         if claim.state is ClaimState.RELEASING:
-            claimed_releasing += claim.mib
+            claimed_releasing += mib
             held_releasing += most
     unmanaged = _unmanaged(claims, observation, used_by_pod, margin, complete=complete)
-    requested = _requested(claims, requests) if gpu.unified and requests else 0
+    requested = _requested(claims, requests) if requests and gpu.unified else 0
     in_use = 0
     if requested:
         claimed, held = claimed + requested, held + requested
         if not isinstance(unmanaged, Unknown):
             in_use = min(requested, unmanaged)
             unmanaged = Mib(unmanaged - in_use)
-    promise = gpu.usable - margin
+    usable = gpu.usable
+    promise = usable - margin
     return Account(
-        usable=gpu.usable,
+        usable=usable,
         margin=margin,
         claimed=Mib(claimed),
         claimed_releasing=Mib(claimed_releasing),

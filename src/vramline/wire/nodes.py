@@ -6,6 +6,9 @@ Docs: docs/wire.md.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any
 
 import msgspec
 
@@ -27,7 +30,7 @@ from vramline.wire.gfd import GfdLabels, read_gfd
 from vramline.wire.gpus_physical import read_gpus_physical
 from vramline.wire.hami import decode_register, read_lock
 from vramline.wire.inventory import Inventory, find_conflict, lower_scaled_totals
-from vramline.wire.kubernetes import NodeObject, NodeSpec, NodeStatus, Quantities
+from vramline.wire.kubernetes import NodeObject, NodeSpec, NodeStatus, ObjectMeta, Quantities
 from vramline.wire.platforms import recognise_platform
 from vramline.wire.quantities import read_amount, read_whole
 from vramline.wire.report_v1alpha1 import GpuReport, NodeCheck, ReportedGpu, observe
@@ -57,6 +60,12 @@ _INVENTORY = (
     "mig",
 )
 """What a report says of a card itself; the rest is what was seen on it."""
+_SHAPE = tuple(field for field in _INVENTORY if field != "uuid")
+_READ_SHAPE = attrgetter(*_SHAPE)
+_CardShape = tuple[Any, ...]
+"""What a report says of a card besides its name, in the order of `_SHAPE`."""
+_OF_CARDS = frozenset({keys.HAMI_REGISTER, keys.GPUS_PHYSICAL, keys.HAMI_CORDON})
+"""Annotations of a node that tell of its cards."""
 
 
 class NodeReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +84,15 @@ class _Devices(msgspec.Struct, frozen=True):
     renamed: bool = False
 
 
+class _Found(msgspec.Struct, frozen=True, kw_only=True):
+    """The cards of a node, by the best source."""
+
+    cards: tuple[PhysicalGpu, ...]
+    source: InventorySource
+    problem: NodeProblem | None = None
+    warnings: tuple[str, ...] = ()
+
+
 def read_node(node: NodeObject, report: GpuReport | None) -> NodeReading:
     """Translate one node. Raises `RequestError` where a single value is malformed."""
     subject = f"Node {node.name}"
@@ -82,18 +100,13 @@ def read_node(node: NodeObject, report: GpuReport | None) -> NodeReading:
     offered = (status.capacity if status.allocatable is None else status.allocatable) or {}
     gfd = read_gfd(node.metadata.labels or {}, subject)
     devices = _count_devices(offered, gfd, subject)
-    sources, warnings = _list_sources(node, report, gfd, devices)
-    best = next((source for source in sources if source.cards), None)
-    cards: tuple[PhysicalGpu, ...] = ()
-    if best is not None:
-        cards, notes = _finish_cards(_add_slots(best, sources), node, gfd, devices)
-        warnings += notes
+    found = _find_cards(node, report, gfd, devices)
     room = _read_room(offered, subject)
     read = Node(
         name=node.name,
-        gpus=tuple(keep_for_host(card, room) for card in cards),
-        problem=_find_problem(sources, best, devices),
-        source=best.source if best else InventorySource.NONE,
+        gpus=tuple([keep_for_host(card, room) for card in found.cards]),
+        problem=found.problem,
+        source=found.source,
         advertised=devices.gpus,
         renamed=devices.renamed,
         ready=all(each.status == "True" for each in status.conditions or () if each.type == "Ready"),
@@ -108,7 +121,7 @@ def read_node(node: NodeObject, report: GpuReport | None) -> NodeReading:
         realtime_enabled=report is not None and report.realtime_check is NodeCheck.ENABLED,
     )
     seen, notes = _list_observations(report, node.name)
-    return NodeReading(node=read, observations=seen, warnings=(*warnings, *notes))
+    return NodeReading(node=read, observations=seen, warnings=(*found.warnings, *notes))
 
 
 def same_inventory(one: GpuReport, other: GpuReport) -> bool:
@@ -127,6 +140,60 @@ def observations_in(report: GpuReport) -> dict[str, Observation]:
 
 def _same_card(one: ReportedGpu, other: ReportedGpu) -> bool:
     return all(getattr(one, field) == getattr(other, field) for field in _INVENTORY)
+
+
+def _find_cards(node: NodeObject, report: GpuReport | None, gfd: GfdLabels, devices: _Devices) -> _Found:
+    """Return the cards of a node; of nodes that differ in nothing but names, what follows is found once."""
+    shape = _shape_of(node, report)
+    if shape is None or report is None or report.gpus is None:
+        return _weigh_sources(node, report, gfd, devices)
+    common = _find_common(gfd, devices, shape)
+    if common.problem is not None or common.warnings:  # to say whose they are
+        return _weigh_sources(node, report, gfd, devices)
+    cards = [
+        msgspec.structs.replace(card, uuid=gpu.uuid or "", node=node.name)
+        for card, gpu in zip(common.cards, report.gpus, strict=True)
+    ]
+    return _Found(cards=tuple(cards), source=common.source)
+
+
+def _shape_of(node: NodeObject, report: GpuReport | None) -> tuple[_CardShape, ...] | None:
+    """Return what a report says of its cards besides their names; None: there is more to it than that."""
+    if report is None or not report.gpus:
+        return None
+    if node.metadata.annotations and not _OF_CARDS.isdisjoint(node.metadata.annotations):
+        return None
+    names = {gpu.uuid for gpu in report.gpus}
+    if len(names) != len(report.gpus) or any(not name or "::" in name for name in names):
+        return None
+    return tuple([_READ_SHAPE(gpu) for gpu in report.gpus])
+
+
+@lru_cache(maxsize=1024)
+def _find_common(gfd: GfdLabels, devices: _Devices, shape: tuple[_CardShape, ...]) -> _Found:
+    """Find the cards of a node of this sort, under names that nobody has."""
+    gpus = [
+        ReportedGpu(uuid=str(place), **dict(zip(_SHAPE, told, strict=True)))
+        for place, told in enumerate(shape)
+    ]
+    report = GpuReport(node="", gpus=tuple(gpus))
+    return _weigh_sources(NodeObject(metadata=ObjectMeta(name="")), report, gfd, devices)
+
+
+def _weigh_sources(node: NodeObject, report: GpuReport | None, gfd: GfdLabels, devices: _Devices) -> _Found:
+    """Believe the best source that lists cards, and compare the others with it."""
+    sources, warnings = _list_sources(node, report, gfd, devices)
+    best = next((source for source in sources if source.cards), None)
+    cards: tuple[PhysicalGpu, ...] = ()
+    if best is not None:
+        cards, notes = _finish_cards(_add_slots(best, sources), node, gfd, devices)
+        warnings += notes
+    return _Found(
+        cards=cards,
+        source=best.source if best else InventorySource.NONE,
+        problem=_find_problem(sources, best, devices),
+        warnings=tuple(warnings),
+    )
 
 
 def _list_sources(

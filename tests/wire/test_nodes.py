@@ -3,12 +3,16 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kubernetes_builders import node_object
 from vramline.errors import RequestError
+from vramline.model.gpu import Health
 from vramline.model.node import HostRoom, Taint
 from vramline.wire import keys
 from vramline.wire.nodes import NodeReading, read_node
+from vramline.wire.report_v1alpha1 import GpuReport, ReportedGpu
 
 H100 = {"gpu.count": "8", "gpu.memory": "81559", "gpu.product": "NVIDIA-H100-80GB-HBM3"}
 
@@ -84,3 +88,48 @@ def test_a_malformed_amount_is_refused(allocatable: dict[str, Any], message: str
         read(allocatable=allocatable)
 
     assert str(caught.value) == f"Node n1: {message}"
+
+
+CARDS = st.builds(
+    ReportedGpu,
+    total_mib=st.sampled_from([15_360, 81_559, 81_000]),
+    uuid=st.sampled_from([None, "GPU-a", "GPU-b", "GPU-c", "GPU-d", "GPU-a::1", "GPU-a::2"]),
+    index=st.sampled_from([None, 0, 1, 2]),
+    model=st.sampled_from([None, "NVIDIA H100 80GB HBM3", "Tesla T4"]),
+    reserved_mib=st.sampled_from([None, 0, 550]),
+    used_mib=st.sampled_from([None, 3, 90_000]),
+    health=st.sampled_from([None, *Health]),
+    replicas=st.sampled_from([None, 1, 4]),
+    unified=st.sampled_from([None, False, True]),
+    numa=st.sampled_from([None, 1]),
+    link_group=st.sampled_from([None, 2]),
+    mig=st.sampled_from([None, False, True]),
+)
+LABELS = st.dictionaries(
+    st.sampled_from(["gpu.count", "gpu.memory", "gpu.replicas"]), st.sampled_from(["1", "2", "4", "81559"])
+)
+
+
+def read_or_refuse(name: str, report: GpuReport, **fields: Any) -> NodeReading | str:
+    try:
+        return read_node(node_object(name, **fields), report)
+    except RequestError as error:
+        return str(error)
+
+
+@given(
+    cards=st.lists(CARDS, max_size=4),
+    labels=LABELS,
+    devices=st.sampled_from([None, "1", "2", "4", "8"]),
+    memory=st.sampled_from(["8Gi", "64Gi"]),
+)
+def test_nodes_of_one_sort_are_read_as_each_would_be_alone(
+    cards: list[ReportedGpu], labels: dict[str, str], devices: str | None, memory: str
+) -> None:
+    offered = {"memory": memory} | ({} if devices is None else {keys.GPU_COUNT: devices})
+    for name in ("one", "another"):  # the second is like the first
+        report = GpuReport(node=name, observed_at=5.0, gpus=tuple(cards))
+        told: dict[str, Any] = {"labels": labels, "allocatable": offered}
+        alone = read_or_refuse(name, report, annotations={keys.HAMI_CORDON: ""}, **told)
+
+        assert read_or_refuse(name, report, **told) == alone

@@ -22,7 +22,7 @@ from vramline.scheduler.listen import (
     open_socket,
     open_webhook_socket,
 )
-from vramline.serve.scheduler import ElectionRules, SchedulerProcess
+from vramline.serve.scheduler import ElectionRules, SchedulerProcess, start_second_reader
 from vramline.settings import Address
 from vramline.telemetry.logs import configure
 
@@ -130,6 +130,7 @@ def scheduler(  # noqa: PLR0913 — one parameter an option
             field="POD_NAME",
             problem="is not set, but --follow-lease compares it with the Lease's holder",
         )
+    second = start_second_reader()  # before the sockets, which are none of its business
     with contextlib.ExitStack() as sockets:
         listener = sockets.enter_context(open_socket(settings.listen))
         reviews = _listen(sockets, settings.webhook_listen, open_webhook_socket)
@@ -137,6 +138,7 @@ def scheduler(  # noqa: PLR0913 — one parameter an option
         figures = _listen(sockets, settings.scheduler_metrics_listen, open_metrics_socket)
         pages = _listen(sockets, settings.dashboard_listen, open_dashboard_socket)
         process = SchedulerProcess(settings, target, listener, election, reviews, streams, figures, pages)
+        process.second = second
         uvloop.run(process.run())
 
 

@@ -3,7 +3,7 @@
 import datetime as dt
 import hashlib
 import math
-from functools import partial
+from functools import cached_property, partial
 from importlib.resources import files
 from typing import Any
 from urllib.parse import quote
@@ -46,7 +46,11 @@ class Templates:
             mib=_mib, gib=_gib, share=_share, clock=_clock, path=partial(quote, safe="")
         )
         self._environment.globals.update(id_of=id_of, tag=asset_tag())
-        self._parts: Any = self._environment.get_template("parts.html").module
+
+    @cached_property
+    def _parts(self) -> Any:  # noqa: ANN401 — a template's macros, by name
+        """Compiled when the first page is wanted: a scheduler that starts has other things to do."""
+        return self._environment.get_template("parts.html").module
 
     def page(self, name: str, **values: object) -> str:
         """Write a whole page."""

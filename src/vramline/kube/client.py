@@ -10,7 +10,7 @@ import contextlib
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Generic, Self, TypeVar
+from typing import Self, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
@@ -37,15 +37,14 @@ from vramline.kube.objects import (
     Resource,
     Stored,
     Unreadable,
-    WatchLine,
     read_item,
-    read_line,
     read_page,
 )
 from vramline.kube.pace import Pace, delay_s
 from vramline.kube.target import Target
+from vramline.kube.watches import Watch
 
-__all__ = ["Binding", "KubeClient", "Patch", "Preconditions", "Selection", "Timing", "Watch"]
+__all__ = ["Binding", "KubeClient", "Patch", "Preconditions", "Selection", "Timing"]
 
 T = TypeVar("T")
 
@@ -196,7 +195,7 @@ class KubeClient:
     @contextlib.asynccontextmanager
     async def watch(
         self, resource: Resource[T], selection: Selection, query: dict[str, str], *, idle_s: float
-    ) -> AsyncIterator["Watch[T]"]:
+    ) -> AsyncIterator[Watch[T]]:
         """Open a watch; `reflector` knows what to do about everything that can befall one."""
         wanted = selection.query() | {"watch": "true", "allowWatchBookmarks": "true"} | query
         call = _Call(method="GET", path=resource.collection(selection.namespace), query=wanted)
@@ -380,48 +379,6 @@ class KubeClient:
 
 class _Version(msgspec.Struct, frozen=True, rename="camel"):
     git_version: str
-
-
-class Watch(Generic[T]):
-    """An open watch."""
-
-    def __init__(self, resource: Resource[T], stream: Stream, call: str, idle_s: float) -> None:
-        self._resource = resource
-        self._stream = stream
-        self._call = call
-        self._idle_s = idle_s
-        self._rest = b""
-        self._failure: ApiError | None = None
-
-    async def lines(self) -> list[WatchLine[T]]:
-        """Return the lines that have arrived, at least one; none: the watch has ended.
-
-        A line of type ERROR is raised as what it says, after those before it. Silence for longer than
-        allowed is `UnavailableError`, as is a broken connection.
-        """
-        found: list[WatchLine[T]] = []
-        while not found:
-            if self._failure is not None:
-                raise self._failure
-            piece = await self._stream.read(self._idle_s)
-            if not piece:
-                break
-            texts = piece.split(b"\n")
-            texts[0] = self._rest + texts[0]
-            self._rest = texts.pop()
-            found = self._until_error(texts)
-        return found
-
-    def _until_error(self, texts: list[bytes]) -> list[WatchLine[T]]:
-        found = []
-        for text in texts:
-            line = read_line(self._resource, text)
-            if line.type == "ERROR" and isinstance(line.object, msgspec.Raw):
-                status = read_status(line.object)
-                self._failure = failure_of(self._call, status.code or 500, status, is_write=False)
-                break
-            found.append(line)
-        return found
 
 
 def _listing(items: Iterable[Item[T]], version: int) -> Listing[T]:

@@ -31,6 +31,7 @@ from vramline.kube.mirror import (
 )
 from vramline.kube.objects import Item, Resource, WatchLine, read_bookmark
 from vramline.kube.pace import Pace, delay_s
+from vramline.kube.watches import WatchReader
 
 __all__ = ["Reflector", "ReflectorTiming"]
 
@@ -77,6 +78,8 @@ class Reflector(Generic[T]):
         """When the API server last said anything, by `clock`."""
         self.problem = ""
         """Why the watch is broken at the moment; empty: it is not."""
+        self.second: WatchReader[T] | None = None
+        """Reads what there is at the start, if the API server streams it, and is closed after that."""
         self._client = client
         self._rng = rng
         self._selection = selection or Selection()
@@ -143,9 +146,10 @@ class Reflector(Generic[T]):
         timing = self._timing
         limit = {"timeoutSeconds": str(int(timing.watch_s * (1 + self._rng.random())))}
         initial: list[Item[T]] | None = [] if query is _EVERYTHING else None
-        async with self._client.watch(
-            self.resource, self._selection, query | limit, idle_s=timing.idle_s
-        ) as watch:
+        async with (
+            self._client.watch(self.resource, self._selection, query | limit, idle_s=timing.idle_s) as watch,
+            watch.read_by(self.second),
+        ):
             self._was_open = True
             if initial is None:
                 await self._hand_on(Resumed(), deliver)
@@ -153,6 +157,9 @@ class Reflector(Generic[T]):
                 self.heard_at = self._clock()
                 for line in lines:
                     initial = await self._take(line, initial, deliver)
+                if self.second is not None and initial is None:
+                    await self.second.close()
+                    self.second = None
                 if self._wants_snapshot and initial is None:
                     return
 

@@ -354,7 +354,7 @@ class GpuColumns:
             sorts = [self._sort_of(gpu, margin) for gpu in gpus]
             for name, column in zip(_STATIC, zip(*sorts, strict=True), strict=True):
                 self._arrays[name][rows] = column
-        self.has_unified = self.has_unified or any([each.unified for each in sorts])
+        self.has_unified = self.has_unified or any(each.unified for each in sorts)
         self._arrays["node_mode"][rows] = 0
 
     def _sort_of(self, gpu: PhysicalGpu, margin: Mib) -> "_Sort":

@@ -22,7 +22,10 @@ from vramline.kube.client import KubeClient
 from vramline.kube.events import Recorder
 from vramline.kube.lease import Callbacks, Elector, Terms
 from vramline.kube.objects import ObjectKey
+from vramline.kube.packed_pods import pack_pods, unpack_pods
+from vramline.kube.second_reader import SecondReader
 from vramline.kube.target import Target
+from vramline.kube.watches import WatchReader
 from vramline.scheduler.agent_streams import AgentStreams
 from vramline.scheduler.app import MAX_BODY, SchedulerApp, build_app
 from vramline.scheduler.bell import StorageBell
@@ -37,7 +40,6 @@ from vramline.scheduler.keeping import Keeper
 from vramline.scheduler.kube_store import KubeStore
 from vramline.scheduler.live import LiveState
 from vramline.scheduler.nominator import HintRules, Nominator
-from vramline.scheduler.other_sources import OtherSources
 from vramline.scheduler.preempter import Preempter
 from vramline.scheduler.quick_http import quick_protocol
 from vramline.scheduler.reservations import Reservations
@@ -66,8 +68,9 @@ from vramline.settings import (
 )
 from vramline.simulate.files import read_text
 from vramline.telemetry.tallies import Tallies
+from vramline.wire.pods import PodSighting
 
-__all__ = ["ElectionRules", "SchedulerProcess"]
+__all__ = ["ElectionRules", "SchedulerProcess", "start_second_reader"]
 
 _REAP_EVERY_S = 1.0
 _EXPIRE_EVERY_S = 0.2
@@ -111,6 +114,8 @@ class SchedulerProcess:
     """Where nothing but /metrics is served; None: nowhere."""
     dashboard_listener: socket.socket | None = None
     """Where people with a token see the dashboard; None: only on loopback."""
+    second: WatchReader[PodSighting] | None = None
+    """Reads the pods that are there at the start; None: this process does."""
 
     async def run(self) -> None:
         """Serve until SIGINT or SIGTERM; hand the Lease back on the way out."""
@@ -129,7 +134,7 @@ class SchedulerProcess:
                 AgentStreams(live.sightings, live.now),
                 open_binding(client, live, self.settings),
             )
-            feeds = Feeds(client, live, rng=rng, binding=binding)
+            feeds = Feeds(client, live, rng=rng, binding=binding, second=self.second)
             elector = self._elector(client, live, rng)
             recorder = open_recorder(client, self._place)
             checks = Checks(tell=lambda decision: recorder.record(notice_of_warning(decision)))
@@ -242,6 +247,8 @@ class SchedulerProcess:
     async def _ask_others(self, live: LiveState, stop: asyncio.Event) -> None:
         feeds = read_feeds(self.settings.observations)
         if feeds:
+            from vramline.scheduler.other_sources import OtherSources  # noqa: PLC0415 — few have any
+
             await OtherSources(live, feeds).run(stop)
 
     @property
@@ -257,6 +264,11 @@ class SchedulerProcess:
             epoch_floor=live.newest_epoch,
         )
         return Elector(client, self.election.lease, self.election.terms(identity), callbacks, rng=rng)
+
+
+def start_second_reader() -> WatchReader[PodSighting] | None:
+    """Start a process that helps with the start, if there is a core for it; before any thread or loop."""
+    return SecondReader(pack_pods, unpack_pods) if len(os.sched_getaffinity(0)) > 1 else None
 
 
 def _application(

@@ -1,7 +1,7 @@
 """A start: whatever order the lists come in, the state is that of one object after the other."""
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -11,10 +11,12 @@ import pytest
 from vramline.bench.population import Population, PopulationShape
 from vramline.bench.population_objects import ledger_objects, node_objects, pod_objects, report_objects
 from vramline.kube.objects import LEDGERS, NODES, PODS, REPORTS, Resource, Stored, read_item
+from vramline.model.counts import COUNTED, SEEN
 from vramline.model.rules import Rules
 from vramline.scheduler.live import LiveState
 
 NOW = 1_800_000_000.0
+FIGURES = (*COUNTED, *SEEN, "promise", "slots", "unified", "numa", "static_code", "node_mode")
 T = TypeVar("T")
 Step = Callable[[LiveState], None]
 
@@ -44,10 +46,10 @@ def state_of(live: LiveState) -> list[tuple[object, ...]]:
     rows = []
     for node in sorted(live.fleet.nodes, key=lambda each: each.name):
         for gpu in node.gpus:
-            row = live.fleet.columns.row_of[gpu.uuid]
-            free = live.fleet.columns.free_books[row], live.fleet.columns.free_observed[row]
-            claims = live.fleet.ledger.of_card(gpu.uuid)
-            rows.append((node, gpu, *map(int, free), sorted(claims, key=lambda claim: claim.pod_uid)))
+            columns, row = live.fleet.columns, live.fleet.columns.row_of[gpu.uuid]
+            figures = [getattr(columns, name)[row].item() for name in FIGURES]
+            claims = sorted(live.fleet.ledger.of_card(gpu.uuid), key=lambda claim: claim.pod_uid)
+            rows.append((node, gpu, figures, claims, live.fleet.observation(gpu.uuid)))
     return rows
 
 
@@ -70,6 +72,35 @@ def test_a_list_taken_at_once_is_the_state_of_its_objects_one_by_one(seed: int) 
     assert hosts[0] is not None
     assert hosts[1] is not None
     assert np.sort(hosts[0].cpu_milli).tolist() == np.sort(hosts[1].cpu_milli).tolist()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_nodes_read_ahead_at_any_moments_change_nothing_of_the_state(seed: int) -> None:
+    shape = PopulationShape(nodes=150, gpus=3, pods=300, waiting=4, seed=seed)
+    steps = everything(Population(shape))
+    again = everything(Population(PopulationShape(nodes=150, gpus=2, pods=300, seed=seed)))[:150]
+    chance = random.Random(seed)
+    order = [*chance.sample(steps, len(steps)), *chance.sample(again, 20)]
+    states = []
+    for moments in (0, 5):
+        live = LiveState(Rules(), clock=lambda: NOW)
+        live.backlog.start()
+        ahead = {chance.randrange(len(order)) for _ in range(moments)}
+        reading: Iterator[None] = iter(())
+        for number, step in enumerate(order):
+            step(live)
+            reading = live.read_ahead() if number in ahead else reading
+            next(reading, None)
+        live.finish_listing_pods()
+        live.finish_listing()
+        assert list(reading) == []
+        hosts = live.fleet.hosts
+        assert hosts is not None
+        names = live.fleet.names_by_number()
+        room = {name: (hosts.cpu_milli[n], hosts.pods[n]) for n, name in enumerate(names) if name is not None}
+        states.append((state_of(live), room))
+
+    assert states[0] == states[1]
 
 
 def test_a_node_that_left_while_everything_was_listed_is_not_there() -> None:

@@ -56,6 +56,14 @@ class ServerProcess:
         except OSError:
             raise TransientError("a process that was to be measured has ended") from None
 
+    def ended_children_cpu_s(self) -> float:
+        """Return the CPU time of processes that it started and that have ended, to the hundredth."""
+        try:
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2].split()
+        except OSError:
+            raise TransientError("a process that was to be measured has ended") from None
+        return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+
     def rss_mib(self) -> float:
         """Return the memory it holds."""
         return self._status("VmRSS")

@@ -35,6 +35,8 @@ class StartFigures(msgspec.Struct, frozen=True, kw_only=True):
     """How much of that after the stand-in had handed over the last object."""
     cpu_s: float
     """CPU time of the scheduler up to the right decision."""
+    beside_s: float
+    """CPU time of the process that reads pods beside it."""
     peak_rss_mib: float
     wrong: int
     """Decisions before that which were not right. There must be none: until it knows, it says so."""
@@ -97,6 +99,7 @@ def _measure_start(stand_in: ServerProcess, questions: list["_Question"]) -> Sta
             right_s=round(right_at - began, 2),
             after_data_s=round(right_at - sent_at, 2),
             cpu_s=round(cpu_s, 2),
+            beside_s=scheduler.ended_children_cpu_s(),
             peak_rss_mib=scheduler.peak_rss_mib(),
             wrong=wrong[0],
         )

@@ -113,13 +113,14 @@ def _extender_rows(done: ExtenderFigures) -> list[tuple[str, ...]]:
 
 
 def _print_recovery(done: RecoveryFigures) -> None:
-    columns = ["start", "right after", "of that after the data", "cpu", "peak"]
+    columns = ["start", "right after", "of that after the data", "cpu", "beside it", "peak"]
     rows = [
         (
             str(number),
             f"{each.right_s:.2f} s",
             f"{each.after_data_s:.2f} s",
             f"{each.cpu_s:.2f} s",
+            f"{each.beside_s:.2f} s",
             f"{each.peak_rss_mib:,.0f} MiB",
         )
         for number, each in enumerate(done.starts, start=1)

@@ -1,4 +1,8 @@
-"""Nodes to be read once, at the end, while everything comes at once."""
+"""Nodes to be read once, while everything comes at once: at the end, or while pods are yet to come."""
+
+from collections.abc import Callable, Iterator
+
+from vramline.model.fleet import Fleet
 
 __all__ = ["Backlog"]
 
@@ -12,18 +16,42 @@ class Backlog:
 
     def __init__(self) -> None:
         self._names: set[str] | None = None
+        self._placed: set[str] = set()
+        """Nodes that were read ahead and have not changed since; only who is on them is to be found out."""
 
     def start(self) -> None:
         """Everything is about to be listed: what it means is worked out when all of it is there."""
-        self._names = set()
+        self._names, self._placed = set(), set()
 
-    def takes(self, name: str) -> bool:
-        """Whether a node is to be read later."""
-        if self._names is not None:
-            self._names.add(name)
-        return self._names is not None
+    def takes(self, name: str, *, changed: bool) -> bool:
+        """Whether a node is to be read later; `changed`: the node itself, not only who is on it."""
+        if self._names is None:
+            return False
+        self._names.add(name)
+        if changed:
+            self._placed.discard(name)
+        return True
 
-    def finish(self) -> list[list[str]]:
-        """Return what was collected, in order and some at a time, and collect no more."""
-        names, self._names = sorted(self._names or ()), None
-        return [names[start : start + _SOME] for start in range(0, len(names), _SOME)]
+    def read_ahead(self, fleet: Fleet, place: Callable[[str], None]) -> Iterator[None]:
+        """Read nodes that are known already, some at every step, until there are no more, or `finish`."""
+        while left := (self._names or set()) - self._placed:
+            for names in _some_of(left):
+                if self._names is not None:
+                    with fleet.gathering():
+                        for name in names:
+                            place(name)
+                    self._placed.update(names)
+                    yield
+
+    def finish(self) -> Iterator[tuple[list[str], list[str]]]:
+        """Yield what was collected, some at a time, and collect no more: nodes to read, nodes read ahead."""
+        names, placed, self._names, self._placed = self._names or set(), self._placed, None, set()
+        for some in _some_of(names):
+            yield [name for name in some if name not in placed], [name for name in some if name in placed]
+
+
+def _some_of(names: set[str]) -> Iterator[list[str]]:
+    """Yield the names in order, some at a time."""
+    order = sorted(names)
+    for start in range(0, len(order), _SOME):
+        yield order[start : start + _SOME]

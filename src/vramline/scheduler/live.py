@@ -5,7 +5,7 @@ claims of the nodes concerned are derived anew from the stored ledger, from what
 process is about to write. Nothing else is remembered but when a pod was first missed, a promise first seen.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -24,6 +24,7 @@ from vramline.scheduler.backlog import Backlog
 from vramline.scheduler.clocks import PodMoments
 from vramline.scheduler.crowd import Crowd
 from vramline.scheduler.nominees import Nominees
+from vramline.scheduler.owners import without_cards_of_others
 from vramline.scheduler.sightings import Sightings
 from vramline.scheduler.stored_ledgers import StoredLedgers, is_older
 from vramline.units import Mib
@@ -215,10 +216,16 @@ class LiveState:
 
     def finish_listing(self) -> None:
         """All four kinds were listed, and `backlog` knows about which nodes."""
-        for names in self.backlog.finish():
+        for to_read, placed in self.backlog.finish():
             with self.fleet.gathering():
-                for name in names:
+                for name in to_read:
                     self._read_node(name)
+                for name in placed:
+                    self._rebuild(name)
+
+    def read_ahead(self) -> Iterator[None]:
+        """Read nodes before all is listed, some at every step. Who is on them counts from the end on."""
+        return self.backlog.read_ahead(self.fleet, self._place_node)
 
     def finish_listing_pods(self) -> None:
         """Every pod is known now: claims of pods that are not there are on their way out."""
@@ -327,8 +334,14 @@ class LiveState:
     # ── inside ───────────────────────────────────────────────────────────────────────────────────
 
     def _read_node(self, name: str) -> None:
+        if not self.backlog.takes(name, changed=True):
+            self._place_node(name)
+            self._rebuild(name)
+
+    def _place_node(self, name: str) -> None:
+        """Put a node into the fleet as its object and its report say, without what pods hold there."""
         document = self._node_objects.get(name)
-        if self.backlog.takes(name) or document is None:
+        if document is None:
             return
         labels = document.metadata.labels or {}
         if self.pool is not None and labels.get(self.pool.key) != self.pool.value:
@@ -341,7 +354,7 @@ class LiveState:
         except RequestError as error:
             seen = observations_in(report) if report is not None else {}
             node = Node(name=name, problem=NodeProblem(ProblemKind.UNKNOWN_INVENTORY, str(error)))
-        node = self._without_cards_of_others(node)
+        node = without_cards_of_others(self.fleet, node)
         known = self.fleet.node(name)
         if known is not None:
             self.fleet.clear_claims_of_node(name)
@@ -350,26 +363,16 @@ class LiveState:
         self.fleet.set_node(node)
         self._crowd.set_node(node)
         (self.sightings.take_first if known is None else self.sightings.take_told)(name, seen)
-        self._rebuild(name)
 
     def _forget_node(self, name: str) -> None:
         if self.fleet.node(name) is not None:
             self.fleet.clear_claims_of_node(name)
             self.fleet.remove_node(name)
 
-    def _without_cards_of_others(self, node: Node) -> Node:
-        """A card has one owner: a second node that names it says so and gets none of its own cards used."""
-        owner = self.fleet.owner_of_any(node)
-        if owner is None:
-            return node
-        detail = f"GPU {owner.uuid} is on node {owner.node} already"
-        problem = NodeProblem(ProblemKind.INVENTORY_CONFLICT, detail)
-        return msgspec.structs.replace(node, gpus=(), problem=problem)
-
     def _rebuild(self, name: str) -> None:
         """Derive a node's claims anew."""
         node = self.fleet.node(name)
-        if self.backlog.takes(name) or node is None:
+        if self.backlog.takes(name, changed=False) or node is None:
             return
         self.fleet.clear_claims_of_node(name)
         if node.problem is not None and node.problem.kind is ProblemKind.FROZEN:

@@ -43,6 +43,7 @@ class Feeds:
         self._second = second
         self._reflectors: dict[str, Reflector[object]] = {}
         self._kinds = 4
+        self._ahead: Callable[[], object] = lambda: None
         self.synced = asyncio.Event()
         """Set once every kind has been listed: from then on answers are right."""
 
@@ -51,6 +52,7 @@ class Feeds:
         self._live.backlog.start()
         self._kinds = 4 if self._binding is None else 5
         async with asyncio.TaskGroup() as tasks:
+            self._ahead = lambda: tasks.create_task(self._read_ahead())
             if self._binding is not None:
                 tasks.create_task(self._follow(BIND_REQUESTS, self._take_request))
             tasks.create_task(self._follow(NODES, self._take_node))
@@ -76,8 +78,19 @@ class Feeds:
                 if len(followed) == self._kinds and all(each.synced for each in followed):
                     self._live.finish_listing()
                     self.synced.set()
+                elif resource in (NODES, REPORTS) and self._knows_nodes():
+                    self._ahead()
 
         await reflector.run(deliver)
+
+    def _knows_nodes(self) -> bool:
+        """Whether all that nodes themselves are read from has been listed."""
+        return all(self._reflectors[each.plural].synced for each in (NODES, REPORTS))
+
+    async def _read_ahead(self) -> None:
+        """Read nodes while pods are on their way; whoever waits for bytes has a turn after every step."""
+        for _ in self._live.read_ahead():
+            await asyncio.sleep(0)
 
     def _take_node(self, change: Change[NodeObject]) -> None:
         match change:

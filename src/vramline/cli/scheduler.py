@@ -130,7 +130,6 @@ def scheduler(  # noqa: PLR0913 — one parameter an option
             field="POD_NAME",
             problem="is not set, but --follow-lease compares it with the Lease's holder",
         )
-    second = start_second_reader()  # before the sockets, which are none of its business
     with contextlib.ExitStack() as sockets:
         listener = sockets.enter_context(open_socket(settings.listen))
         reviews = _listen(sockets, settings.webhook_listen, open_webhook_socket)
@@ -138,8 +137,7 @@ def scheduler(  # noqa: PLR0913 — one parameter an option
         figures = _listen(sockets, settings.scheduler_metrics_listen, open_metrics_socket)
         pages = _listen(sockets, settings.dashboard_listen, open_dashboard_socket)
         process = SchedulerProcess(settings, target, listener, election, reviews, streams, figures, pages)
-        process.second = second
-        uvloop.run(process.run())
+        uvloop.run(process.run(start_second_reader()))  # started before the loop
 
 
 def _listen(

@@ -24,6 +24,7 @@ _HEAD = 8
 _MOST_UNDER_WAY = 4
 """Pieces that are given before the first has to be back: more of them would only take memory."""
 _BUFFER = 1 << 22
+_MOST_FILES = 1 << 16
 
 
 class SecondReader(Generic[T]):
@@ -96,6 +97,7 @@ def _serve(link: socket.socket, work: Callable[[bytes], bytes]) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         gc.disable()
+        _let_go_of_all_but(link.fileno())
         with link.makefile("rb", buffering=_BUFFER) as given:
             while head := given.read(_HEAD):
                 answer = work(given.read(int.from_bytes(head)))
@@ -104,3 +106,9 @@ def _serve(link: socket.socket, work: Callable[[bytes], bytes]) -> None:
         pass  # nobody wants it any more
     finally:
         os._exit(0)
+
+
+def _let_go_of_all_but(kept: int) -> None:
+    """Close every file but one and those of the terminal: sockets of the parent are none of our business."""
+    os.closerange(3, kept)
+    os.closerange(kept + 1, _MOST_FILES)

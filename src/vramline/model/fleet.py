@@ -229,12 +229,10 @@ class Fleet:
         if _node_code(place.node) != _node_code(node):
             self._node_codes = None
         place.node = node
-        is_new = node.gpus and place.block is None
-        if is_new:
+        if node.gpus and place.block is None:
             place.block = self.columns.add_block(place.number, node.gpus, self.margin)
-            self._recount([gpu.uuid for gpu in node.gpus])
-        if not is_new or node.problem is not None:
-            self._write_problem(place)
+            self._recount(gpu.uuid for gpu in node.gpus)
+        self._write_problem(place)
         if place.block is not None:
             self.columns.set_node_mode(place.block, node.realtime, enabled=node.realtime_enabled)
 
@@ -283,8 +281,6 @@ class Fleet:
     def owner_of_any(self, node: Node) -> PhysicalGpu | None:
         """Return the first of a node's cards that another node has, as it is there."""
         rows = self.columns.row_of
-        if rows.keys().isdisjoint([gpu.uuid for gpu in node.gpus]):
-            return None
         known = [gpu.uuid for gpu in node.gpus if gpu.uuid in rows]
         return next((card for card in map(self.gpu, known) if card and card.node != node.name), None)
 
@@ -304,17 +300,6 @@ class Fleet:
         known = self._observations.get(uuid)
         if known is None or observation.at >= known.at:
             self.show(uuid, observation)
-
-    def observe_first(self, name: str, seen: Mapping[str, Observation]) -> None:
-        """Take in the first look at the cards of a node that has just come."""
-        there = {gpu.uuid: seen[gpu.uuid] for gpu in self._places[name].node.gpus if gpu.uuid in seen}
-        if self._gathered is None or not self._observations.keys().isdisjoint(there):
-            for uuid, observation in there.items():
-                self.observe(uuid, observation)
-            return
-        self.generation += 1
-        self._observations.update(there)
-        self._gathered.update(there)
 
     def show(self, uuid: str, observation: Observation) -> None:
         """Let this look at a card count, even where a newer one is known, whose source fell silent."""

@@ -65,11 +65,13 @@ class Sightings:
 
     def take_first(self, node: str, seen: Mapping[str, Observation]) -> None:
         """Look at the cards of a node that has just come; that something became known there is known."""
-        told = self._told.setdefault(node, {})
+        there, told = self._fleet.node(node), self._told.setdefault(node, {})
         for uuid, observation in seen.items():
             if uuid not in told or told[uuid].at <= observation.at:
                 told[uuid] = observation
-        self._fleet.observe_first(node, seen)
+        for gpu in there.gpus if there is not None else ():
+            if gpu.uuid in seen:
+                self._fleet.observe(gpu.uuid, seen[gpu.uuid])
 
     def take_sample(self, sample: GpuReport, source: ObservationSource = ObservationSource.STREAM) -> int:
         """Look at cards through a stream's sample; return how many it names that its node does not have."""

@@ -114,11 +114,12 @@ class SchedulerProcess:
     """Where nothing but /metrics is served; None: nowhere."""
     dashboard_listener: socket.socket | None = None
     """Where people with a token see the dashboard; None: only on loopback."""
-    second: WatchReader[PodSighting] | None = None
-    """Reads the pods that are there at the start; None: this process does."""
 
-    async def run(self) -> None:
-        """Serve until SIGINT or SIGTERM; hand the Lease back on the way out."""
+    async def run(self, second: WatchReader[PodSighting] | None = None) -> None:
+        """Serve until SIGINT or SIGTERM; hand the Lease back on the way out.
+
+        `second` reads the pods that are there at the start; None: this process does.
+        """
         log = structlog.get_logger()
         rng = random.Random()  # noqa: S311 — jitter, not secrets
         async with KubeClient(self.target, rng=rng) as client:
@@ -134,7 +135,7 @@ class SchedulerProcess:
                 AgentStreams(live.sightings, live.now),
                 open_binding(client, live, self.settings),
             )
-            feeds = Feeds(client, live, rng=rng, binding=binding, second=self.second)
+            feeds = Feeds(client, live, rng=rng, binding=binding, second=second)
             elector = self._elector(client, live, rng)
             recorder = open_recorder(client, self._place)
             checks = Checks(tell=lambda decision: recorder.record(notice_of_warning(decision)))

@@ -9,6 +9,7 @@ Exit status: 0 done, 1 failed or not as it should be, 2 the call or its input is
 """
 
 import contextlib
+import gc
 import importlib
 import io
 import os
@@ -76,7 +77,11 @@ class _LazyGroup(TyperGroup):
 
 def _load(entry: Command) -> Any:  # noqa: ANN401 — typer hides the type
     """Import a command's module and return the command in it, or the module's whole group."""
-    found = get_command(importlib.import_module(entry.module).app)
+    gc.disable()  # hardly anything that is imported becomes garbage
+    try:
+        found = get_command(importlib.import_module(entry.module).app)
+    finally:
+        gc.enable()
     if not isinstance(found, TyperGroup):
         return found
     found.no_args_is_help = False  # a call without a command is a mistake of one line, as any other

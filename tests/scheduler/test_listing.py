@@ -43,7 +43,7 @@ def everything(population: Population) -> list[Step]:
 
 
 def state_of(live: LiveState) -> list[tuple[object, ...]]:
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for node in sorted(live.fleet.nodes, key=lambda each: each.name):
         for gpu in node.gpus:
             columns, row = live.fleet.columns, live.fleet.columns.row_of[gpu.uuid]

@@ -43,11 +43,13 @@ class Backlog:
                     self._placed.update(names)
                     yield
 
-    def finish(self) -> Iterator[tuple[list[str], list[str]]]:
-        """Yield what was collected, some at a time, and collect no more: nodes to read, nodes read ahead."""
+    def finish(self, fleet: Fleet, read: Callable[[str], None], settle: Callable[[str], None]) -> None:
+        """Collect no more, and read all nodes; of those read ahead, `settle` who is on them."""
         names, placed, self._names, self._placed = self._names or set(), self._placed, None, set()
         for some in _some_of(names):
-            yield [name for name in some if name not in placed], [name for name in some if name in placed]
+            with fleet.gathering():
+                for name in some:
+                    (settle if name in placed else read)(name)
 
 
 def _some_of(names: set[str]) -> Iterator[list[str]]:

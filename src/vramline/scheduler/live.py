@@ -216,12 +216,7 @@ class LiveState:
 
     def finish_listing(self) -> None:
         """All four kinds were listed, and `backlog` knows about which nodes."""
-        for to_read, placed in self.backlog.finish():
-            with self.fleet.gathering():
-                for name in to_read:
-                    self._read_node(name)
-                for name in placed:
-                    self._rebuild(name)
+        self.backlog.finish(self.fleet, self._read_node, self._rebuild)
 
     def read_ahead(self) -> Iterator[None]:
         """Read nodes before all is listed, some at every step. Who is on them counts from the end on."""

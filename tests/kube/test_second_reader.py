@@ -6,6 +6,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -73,6 +74,20 @@ def test_a_piece_comes_back_as_it_is_where_the_process_is_killed() -> None:
         os.kill(int(pid), signal.SIGKILL)
         await reader.give(b"two")
         assert await reader.take() == (b"two", None)
+        await reader.close()
+
+    asyncio.run(story())
+
+
+def test_after_an_answer_that_makes_no_sense_none_is_believed() -> None:
+    reader = SecondReader(bytes.upper, msgspec.json.decode)
+
+    async def story() -> None:
+        await reader.give(b"1")
+        await reader.give(b"x")
+        await reader.give(b"2")
+        assert [await reader.take() for _ in range(3)] == [(b"1", 1), (b"x", None), (b"2", None)]
+        assert not reader.is_open
         await reader.close()
 
     asyncio.run(story())

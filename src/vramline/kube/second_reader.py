@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+import msgspec
+
 __all__ = ["SecondReader"]
 
 T = TypeVar("T")
@@ -23,6 +25,8 @@ _HEAD = 8
 """Bytes that tell the length of what follows."""
 _MOST_UNDER_WAY = 4
 """Pieces that are given before the first has to be back: more of them would only take memory."""
+_PATIENCE_S = 30.0
+"""How long an answer is waited for; it takes some milliseconds."""
 _BUFFER = 1 << 22
 _MOST_FILES = 1 << 16
 
@@ -36,6 +40,7 @@ class SecondReader(Generic[T]):
         self.under_way: deque[bytes] = deque()
         """Pieces that were given and not taken back."""
         self._room = asyncio.Semaphore(_MOST_UNDER_WAY)
+        self._is_broken = False
         self._connecting = asyncio.Lock()
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._socket, theirs = socket.socketpair()
@@ -50,7 +55,7 @@ class SecondReader(Generic[T]):
     @property
     def is_open(self) -> bool:
         """Whether there is a process to give anything to."""
-        return self._pid != 0
+        return self._pid != 0 and not self._is_broken
 
     async def give(self, piece: bytes) -> None:
         """Hand over some bytes; waits while too many are under way."""
@@ -65,16 +70,27 @@ class SecondReader(Generic[T]):
     async def take(self) -> tuple[bytes, T | None]:
         """Return the piece that was given first, and what became of it; None: nothing did."""
         piece, answer = self.under_way[0], None
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            reader, _ = await self._connect()
-            size = int.from_bytes(await reader.readexactly(_HEAD))
-            answer = self._unpack(await reader.readexactly(size))
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                reader, _ = await self._connect()
+                size = int.from_bytes(await reader.readexactly(_HEAD))
+                answer = self._unpack(await reader.readexactly(size))
+        except (OSError, asyncio.IncompleteReadError, msgspec.MsgspecError):
+            self._give_up()
         self.under_way.popleft()
         self._room.release()
         return piece, answer
 
+    def _give_up(self) -> None:
+        """Take no answer any more: one that comes late would be taken for another's."""
+        if self.is_open:
+            self._is_broken = True
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+
     async def close(self) -> None:
         """End the process; it may be closed twice."""
+        self._give_up()
         pid, self._pid = self._pid, 0
         if self._streams is not None:
             self._streams[1].close()

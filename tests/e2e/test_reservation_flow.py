@@ -19,11 +19,11 @@ from e2e.admission_world import create_namespace, pods_of
 from e2e.test_whole import ACCOUNT, AGENT, REPORTS, install, reviews_are_answered
 from fakenvml import Card, FakeNvml
 from realnode.gpu_plugin import RESOURCE, GpuPlugin, gpu_plugin
+from realnode.image import IMAGE
 from realnode.machine import Programs
 from realnode.node import RealNode, real_node
-from realnode.pod_adapter import adapted_pods
 from realnode.pods import busybox_pod, is_running
-from realnode.reservations import reservation_for_real_node
+from realnode.reservations import run_reservations
 
 NODE = "localhost"
 CARDS = [f"GPU-{NODE}-0", f"GPU-{NODE}-1"]
@@ -31,9 +31,9 @@ REPLICAS = 4
 TOTAL, HALF = 24_000, 11_000
 IDLE = [Card(uuid, total=TOTAL) for uuid in CARDS]
 RESERVATIONS = "vramline-reservations"
+POLICY = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/vramline-only-reservations"
 LEDGER = f"/apis/vramline.io/v1alpha1/gpuledgers/{NODE}"
 SAY = "echo sees $NVIDIA_VISIBLE_DEVICES"
-MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
 @pytest.fixture(scope="module")
@@ -73,27 +73,21 @@ def nvml(tmp_path_factory: pytest.TempPathFactory) -> FakeNvml:
 
 @pytest.fixture(scope="module")
 def vramline(
-    plane: ControlPlane, admin: httpx.Client, plugin: GpuPlugin, nvml: FakeNvml
+    plane: ControlPlane, admin: httpx.Client, node: RealNode, plugin: GpuPlugin, nvml: FakeNvml
 ) -> Iterator[VramlineProcess]:
-    """The scheduler with its own rights, its webhook, and two idle cards reported for the node."""
+    """The scheduler with its own rights, its webhook, and two idle cards reported for the node.
+
+    Everything is installed, and the policies are in force: reservation pods are stored as they are made.
+    """
     assert plugin.cards == CARDS
     port = free_port()
     install(plane, f"https://127.0.0.1:{port}/webhook")
-    labels = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}}
-    admin.patch(f"/api/v1/namespaces/{RESERVATIONS}", json=labels, headers=MERGE).raise_for_status()
+    run_reservations(node, plane, nvml)
     report_idle_cards(plane)
     account = plane.issue_user("account", ACCOUNT, "system:serviceaccounts", "system:authenticated")
     options = ["--webhook-listen", f"127.0.0.1:{port}"]
-    env = {"VRAMLINE_RESERVATION_IMAGE": "example"}
-    with (
-        adapted_pods(
-            plane,
-            admin,
-            RESERVATIONS,
-            lambda pod: reservation_for_real_node(pod, plane, nvml, library=nvml.library),
-        ),
-        run_scheduler(plane, kubeconfig=account, options=options, env=env) as process,
-    ):
+    env = {"VRAMLINE_RESERVATION_IMAGE": IMAGE}
+    with run_scheduler(plane, kubeconfig=account, options=options, env=env) as process:
         wait_until(lambda: reviews_are_answered(admin), "the webhook", children=(process.child,))
         plane.start_scheduler(extender_configuration(process.port))
         yield process
@@ -157,6 +151,7 @@ def test_a_shared_card_is_held_by_a_reservation_pod_and_seen_by_the_container(
 ) -> None:
     assert promised(admin) == {card_of(first): ["team/first"]}
     assert card_of(first) in reserved_cards(admin)
+    assert admin.get(POLICY).is_success
     assert RESOURCE not in first["spec"]["containers"][0]["resources"].get("limits", {})
     assert node.words("team", "first") == f"sees {card_of(first)}\n"
     seen = node.run("team", "first", "env")
@@ -207,10 +202,26 @@ def test_a_second_pod_on_the_card_needs_no_second_reservation(
     assert promised(admin)[card_of(first)] == ["team/first", "team/second"]
 
 
+def test_a_pod_that_asks_for_plain_gpus_gets_none_from_kubelet_and_sees_the_card_it_was_told(
+    admin: httpx.Client, node: RealNode, vramline: VramlineProcess
+) -> None:
+    pod = busybox_pod("plain", SAY)
+    pod["spec"]["containers"][0]["resources"] = {"limits": {RESOURCE: "1"}}
+    admin.post(pods_of("team"), json=pod).raise_for_status()
+
+    plain = wait_for_pod(admin, "team", "plain", is_running)
+    vramline.child.check()
+
+    assert RESOURCE not in plain["spec"]["containers"][0]["resources"]["limits"]
+    assert node.words("team", "plain") == f"sees {card_of(plain)}\n"
+    assert card_of(plain) in reserved_cards(admin)
+    assert "team/plain" in promised(admin)[card_of(plain)]
+
+
 def test_the_reservation_goes_with_the_last_pod_on_its_card(
     plane: ControlPlane, admin: httpx.Client, vramline: VramlineProcess, first: dict[str, Any]
 ) -> None:
-    for name in ("first", "second"):
+    for name in ("first", "second", "plain"):
         admin.delete(f"{pods_of('team')}/{name}").raise_for_status()
     wait_until(lambda: admin.get(pods_of("team")).json()["items"] == [], "the pods' end")
     report_idle_cards(plane)  # seen after they ended

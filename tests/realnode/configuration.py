@@ -6,6 +6,7 @@ from pathlib import Path
 
 from controlplane.sources import wanted_minor
 from realnode.image import IMAGE
+from realnode.runtime import write_runtime
 
 __all__ = ["Layout", "write_configuration"]
 
@@ -51,7 +52,7 @@ def write_configuration(layout: Layout, kubeconfig: Path) -> None:
     for name in ("lib", "log", "cni", "state", "opt", "volume-plugins", "sysctl"):
         (layout.folder / name).mkdir()
     (layout.folder / "init.sh").write_text(_init_script(layout))
-    (layout.folder / "containerd.toml").write_text(_containerd(layout))
+    (layout.folder / "containerd.toml").write_text(_containerd(layout, write_runtime(layout.folder)))
     (layout.folder / "cni" / "10-pods.conflist").write_text(json.dumps(_network(layout)))
     (layout.folder / "kubelet.json").write_text(json.dumps(_kubelet(layout)))
     (layout.folder / "kubelet.kubeconfig").write_text(kubeconfig.read_text())
@@ -83,7 +84,7 @@ def _init_script(layout: Layout) -> str:
     )
 
 
-def _containerd(layout: Layout) -> str:
+def _containerd(layout: Layout, runtime: Path) -> str:
     cri = 'plugins."io.containerd.grpc.v1.cri"'
     without = [f"io.containerd.snapshotter.v1.{name}" for name in ("aufs", "btrfs", "zfs", "devmapper")]
     without += ["io.containerd.tracing.processor.v1.otlp", "io.containerd.internal.v1.tracing"]
@@ -109,6 +110,7 @@ disabled_plugins = {json.dumps(without)}
       runtime_type = "io.containerd.runc.v2"
       [{cri}.containerd.runtimes.runc.options]
         SystemdCgroup = false
+        BinaryName = "{runtime}"
 """
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from realnode.image import IMAGE
 
-__all__ = ["COMMAND", "mount_folders", "run_own_python"]
+__all__ = ["COMMAND", "folders_of_python", "mount_folders", "run_own_python"]
 
 COMMAND = [sys.executable, "-m", "vramline"]
 _SOURCE = Path(__file__).parents[2] / "src"
@@ -16,7 +16,7 @@ _SOURCE = Path(__file__).parents[2] / "src"
 def run_own_python(spec: dict[str, Any], container: dict[str, Any], *more: Path) -> None:
     """Change a pod's container to the busybox image with Python and further folders mounted, read-only."""
     container |= {"image": IMAGE, "imagePullPolicy": "Never", "command": COMMAND}
-    mount_folders(spec, container, *_folders(), *more)
+    mount_folders(spec, container, *folders_of_python(), *more)
 
 
 def mount_folders(spec: dict[str, Any], container: dict[str, Any], *folders: Path) -> None:
@@ -28,8 +28,8 @@ def mount_folders(spec: dict[str, Any], container: dict[str, Any], *folders: Pat
         mounts.append({"name": name, "mountPath": str(folder), "readOnly": True})
 
 
-def _folders() -> list[Path]:
-    """What Python needs, and not all of /usr: something else may have to be mounted in there."""
+def folders_of_python() -> list[Path]:
+    """Return what Python needs, and not all of /usr: something else may have to be mounted in there."""
     triplet = f"{platform.machine()}-linux-gnu"
     system = [Path("/usr/lib", triplet), Path("/lib", triplet), Path("/lib64")]
     base = Path(sys.base_prefix)

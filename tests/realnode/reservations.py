@@ -6,9 +6,11 @@ from typing import Any
 
 from controlplane.plane import ControlPlane
 from fakenvml import FakeNvml
-from realnode.own_python import run_own_python
+from realnode.node import RealNode
+from realnode.own_python import COMMAND, folders_of_python, run_own_python
+from realnode.runtime import write_adaptation
 
-__all__ = ["reservation_for_real_node"]
+__all__ = ["reservation_for_real_node", "run_reservations"]
 
 
 def reservation_for_real_node(
@@ -29,3 +31,12 @@ def reservation_for_real_node(
     container["env"] += [{"name": name, "value": str(value)} for name, value in given.items()]
     spec["hostNetwork"] = True
     return adapted
+
+
+def run_reservations(node: RealNode, plane: ControlPlane, nvml: FakeNvml) -> None:
+    """Have the node run reservation pods as they are made, with this machine's Python for their image."""
+    nvml.state.parent.chmod(0o755)  # it does not run as root
+    given = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": plane.port}
+    given |= {**nvml.environment(), "VRAMLINE_NVML_LIBRARY": nvml.library}
+    folders = [*folders_of_python(), nvml.state.parent, nvml.library.parent]
+    write_adaptation(node.folder, "reserve", command=COMMAND, folders=folders, env=given)

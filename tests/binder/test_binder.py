@@ -18,7 +18,10 @@ from binder.memory_world import (
     whole_pod,
 )
 from kubernetes_builders import pod_object
+from vramline.binder.binder import is_held_by_reservations
 from vramline.explain.history import History
+from vramline.model.gpu import PhysicalGpu
+from vramline.model.node import Node
 from vramline.model.observation import GpuProcess, Observation
 from vramline.scheduler.cluster import RealCluster
 from vramline.scheduler.journal import Journal
@@ -376,3 +379,20 @@ def test_reservation_pods_are_in_their_namespace() -> None:
     asyncio.run(replica.bind("uid-1", "n1"))
 
     assert {pod.metadata.namespace for pod in world.reservations()} == {OPTIONS.namespace}
+
+
+@pytest.mark.parametrize(
+    ("partitioned", "expected"),
+    [
+        pytest.param((False, False), True, id="no MIG"),
+        pytest.param((True, False), True, id="one card is partitioned, kubelet offers the other"),
+        pytest.param((True, True), False, id="kubelet offers instances"),
+    ],
+)
+def test_cards_that_kubelet_offers_whole_are_held(partitioned: tuple[bool, ...], *, expected: bool) -> None:
+    cards = tuple(
+        PhysicalGpu(uuid=f"GPU-{index}", node="n", index=index, total=Mib(CARD_MIB), mig=mig)
+        for index, mig in enumerate(partitioned)
+    )
+
+    assert is_held_by_reservations(Node(name="n", gpus=cards, advertised=2)) is expected

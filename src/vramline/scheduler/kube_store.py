@@ -1,6 +1,7 @@
 """The commit protocol's store on a real API server: every failure becomes one of the four answers."""
 
 import datetime as dt
+from collections.abc import Awaitable
 
 from vramline.kube.client import Binding as KubeBinding
 from vramline.kube.client import KubeClient, Patch
@@ -64,15 +65,7 @@ class KubeStore:
             version=int(binding.resource_version) if binding.resource_version else None,
             annotations=binding.annotations,
         )
-        try:
-            await self._client.bind(wanted)
-        except (ConflictError, NotFoundError) as error:
-            return Conflict(str(error))
-        except AmbiguousError as error:
-            return Unclear(str(error))
-        except ApiError as error:
-            return Refused(str(error))
-        return Done()
+        return await _outcome_of(self._client.bind(wanted))
 
     async def fence_pod(self, namespace: str, name: str, uid: str) -> PodObject | Unclear | None:
         """Write a condition that says the pod waits: the new version is what counts."""
@@ -192,15 +185,7 @@ class KubeStore:
     ) -> Done | Conflict | Refused | Unclear:
         """Change HAMi's lock on a node, if the node is still at `version`."""
         patch = Patch({"metadata": {"resourceVersion": version, "annotations": {HAMI_LOCK: text}}})
-        try:
-            await self._client.patch(NODES, ObjectKey(node), patch)
-        except (ConflictError, NotFoundError) as error:
-            return Conflict(str(error))
-        except AmbiguousError as error:
-            return Unclear(str(error))
-        except ApiError as error:
-            return Refused(str(error))
-        return Done()
+        return await _outcome_of(self._client.patch(NODES, ObjectKey(node), patch))
 
     async def _fenced_by_its_end(
         self, namespace: str, name: str, uid: str, why: str
@@ -210,3 +195,16 @@ class KubeStore:
         if isinstance(stored, PodObject) and stored.metadata.uid == uid:
             return Unclear(why)
         return stored if isinstance(stored, Unclear) else None
+
+
+async def _outcome_of(write: Awaitable[object]) -> Done | Conflict | Refused | Unclear:
+    """Carry out a write, and say what came of it."""
+    try:
+        await write
+    except (ConflictError, NotFoundError) as error:
+        return Conflict(str(error))
+    except AmbiguousError as error:
+        return Unclear(str(error))
+    except ApiError as error:
+        return Refused(str(error))
+    return Done()

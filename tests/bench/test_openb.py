@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vramline.bench.openb import LogLine, Trace, TraceNode, TracePod, read_trace, replay
+from vramline.bench.openb import LogLine, Trace, TraceNode, TracePod, copy_nodes, read_trace, replay
 from vramline.bench.openb_check import check_log
 from vramline.errors import RequestError
 from vramline.model.ask import PolicyName
@@ -43,6 +43,19 @@ def test_every_policy_keeps_the_rules_of_the_trace(policy: PolicyName) -> None:
     assert check_log(TRACE, lines) == []
     assert report.rejected["multi"] == 1
     assert [line.node is None for line in lines] == [False, False, False, False, True]
+
+
+def test_copies_of_nodes_take_the_same_pods_by_the_same_rules() -> None:
+    larger = copy_nodes(TRACE, 3)
+    lines: list[LogLine] = []
+
+    report = replay(larger, variant="own", seed=1, policy=PolicyName.VRAMLINE, tell=lines.append)
+
+    assert sorted((node.rank, node.name) for node in larger.nodes) == [
+        *((0, "b-0"), (1, "b-1"), (2, "b-2"), (3, "a-0"), (4, "a-1"), (5, "a-2"))
+    ]
+    assert check_log(larger, lines) == []
+    assert (report.nodes, sum(report.rejected.values())) == (6, 0)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -38,6 +38,7 @@ __all__ = [
     "Trace",
     "TraceNode",
     "TracePod",
+    "copy_nodes",
     "read_trace",
     "replay",
     "write_lines",
@@ -99,10 +100,13 @@ class OpenbReport(msgspec.Struct, frozen=True, kw_only=True):
     variant: str
     seed: int
     policy: PolicyName
+    nodes: int
     alloc: dict[str, float | None]
     """None: the demand of the trace does not come to that."""
     rejected: dict[str, int]
     decisions: int
+    per_s: float
+    """Decisions in a second of CPU time."""
     cpu_s: float
     p50_us: float
     p99_us: float
@@ -142,6 +146,21 @@ def read_trace(nodes: Path, pods: Path, orders: Path, *, variant: str, seed: int
     )
 
 
+def copy_nodes(trace: Trace, copies: int) -> Trace:
+    """Return the trace with so many of every node, for the same pods: a larger cluster of the same sort.
+
+    Copies of a node follow each other in rank.
+    """
+    if copies == 1:
+        return trace
+    nodes = tuple(
+        replace(node, name=f"{node.name}-{copy}", rank=node.rank * copies + copy)
+        for copy in range(copies)
+        for node in trace.nodes
+    )
+    return replace(trace, nodes=nodes)
+
+
 def replay(  # noqa: PLR0913 — what is replayed, how, and who hears of it
     trace: Trace,
     *,
@@ -169,9 +188,11 @@ def replay(  # noqa: PLR0913 — what is replayed, how, and who hears of it
         variant=variant,
         seed=seed,
         policy=policy,
+        nodes=len(trace.nodes),
         alloc={str(level): count.mean_at(level) for level in _LEVELS},
         rejected={kind: count.rejected[kind] for kind in ("cpu", "share", "one", "multi")},
         decisions=len(took),
+        per_s=round(1e9 * len(took) / max(sum(took), 1), 1),
         cpu_s=round(sum(took) / 1e9, 2),
         p50_us=round(took[len(took) // 2] / 1e3, 1),
         p99_us=round(took[len(took) * 99 // 100] / 1e3, 1),

@@ -11,7 +11,7 @@ from vramline.bench.agent import AgentFigures, AgentRun, measure_agent
 from vramline.bench.decide import DecideFigures, DecideReport, measure_decide
 from vramline.bench.estimate import EstimateReport, compare_runs
 from vramline.bench.manifests import ClusterShape
-from vramline.bench.openb import LogLine, OpenbReport, read_trace, replay, write_lines
+from vramline.bench.openb import LogLine, OpenbReport, copy_nodes, read_trace, replay, write_lines
 from vramline.bench.openb_check import check_log
 from vramline.bench.simulate import SimulateFigures, measure_simulate
 from vramline.cli.apps import examples, new_app
@@ -29,6 +29,8 @@ from vramline.errors import RequestError
 from vramline.model.ask import PolicyName
 
 __all__ = ["app"]
+
+_MOST_COPIES = 100
 
 app = new_app()
 app.command("all", epilog=ALL_EXAMPLES)(everything)
@@ -161,6 +163,7 @@ def _print_agent(figures: AgentFigures) -> None:
 @app.command(
     epilog=examples(
         "VRAMLINE_DATA=data vramline bench openb",
+        "vramline bench openb --copies 8 --no-trace",
         "vramline bench openb --nodes nodes.csv --pods pods.csv --orders orders.npz --policy fgd -o json",
     )
 )
@@ -177,17 +180,21 @@ def openb(  # noqa: PLR0913 — one parameter an option
     log: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write one JSON line a pod: where it went.")
     ] = None,
+    copies: Annotated[
+        int, typer.Option(help="So many of every node, for a larger cluster.", min=1, max=_MOST_COPIES)
+    ] = 1,
     trace: Annotated[bool, typer.Option(help="Explain and keep every decision, as the product does.")] = True,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """How much of the cards a policy fills on the public GPU-sharing trace, and how fast."""
-    workload = read_trace(
+    listed = read_trace(
         _trace_file(nodes, "openb_node_list_gpu_node.csv"),
         _trace_file(pods, f"openb_pod_list_{variant}.csv"),
         _trace_file(orders, "arrival_orders.npz"),
         variant=variant,
         seed=seed,
     )
+    workload = copy_nodes(listed, copies)
     lines: list[LogLine] = []
     with Progress() as progress:
         bar = progress.stage("placing pods", least=1)
@@ -230,7 +237,8 @@ def _print_openb(report: OpenbReport) -> None:
     dropped = ", ".join(f"{number:,} {kind}" for kind, number in report.rejected.items())
     typer.echo(f"{report.variant}, seed {report.seed}, policy {report.policy}; dropped: {dropped}")
     typer.echo(
-        f"{report.decisions:,} decisions in {report.cpu_s:.1f} s of CPU time: median {report.p50_us:,.0f} µs,"
+        f"{report.decisions:,} decisions at {report.nodes:,} nodes in {report.cpu_s:.1f} s of CPU time,"
+        f" {report.per_s:,.0f} a second: median {report.p50_us:,.0f} µs,"
         f" 99 % within {report.p99_us:,.0f} µs; peak memory {report.peak_rss_mib} MiB"
     )
 

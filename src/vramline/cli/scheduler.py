@@ -15,16 +15,16 @@ from vramline.cli.apps import examples, new_app
 from vramline.cli.settings_file import EVERY_SETTING, ConfigOption, load_settings, read_setting_flags
 from vramline.errors import RequestError
 from vramline.kube.objects import ObjectKey
-from vramline.kube.target import find_target
+from vramline.kube.packed_objects import PACKED_NODES, PACKED_PODS
+from vramline.kube.second_lister import SecondLister
+from vramline.kube.target import Target, find_target
 from vramline.scheduler.listen import (
     open_agent_socket,
     open_dashboard_socket,
     open_socket,
     open_webhook_socket,
 )
-from vramline.serve.scheduler import ElectionRules, SchedulerProcess, start_second_reader
 from vramline.settings import Address
-from vramline.telemetry.logs import configure
 
 __all__ = ["app"]
 
@@ -116,28 +116,38 @@ def scheduler(  # noqa: PLR0913 — one parameter an option
         "verbosity": verbosity,
     }
     settings = load_settings(config, flags)
-    configure(level=settings.log_level, log_format=settings.log_format, verbosity=settings.verbosity)
     target = find_target(os.environ, kubeconfig=kubeconfig, context=context)
-    election = ElectionRules(
-        lease=_read_lease("--lease", lease),
-        lease_s=lease_duration,
-        pod_name=os.environ.get("POD_NAME", ""),
-        beside=_read_lease("--follow-lease", follow_lease) if follow_lease else None,
-    )
-    if election.beside is not None and not election.pod_name:
-        raise RequestError(
-            subject="environment",
-            field="POD_NAME",
-            problem="is not set, but --follow-lease compares it with the Lease's holder",
-        )
+    own, beside = _read_lease("--lease", lease), None
+    if follow_lease:
+        beside = _read_lease("--follow-lease", follow_lease)
+        if not os.environ.get("POD_NAME"):
+            raise RequestError(
+                subject="environment",
+                field="POD_NAME",
+                problem="is not set, but --follow-lease compares it with the Lease's holder",
+            )
     with contextlib.ExitStack() as sockets:
         listener = sockets.enter_context(open_socket(settings.listen))
         reviews = _listen(sockets, settings.webhook_listen, open_webhook_socket)
         streams = _listen(sockets, settings.agent_listen, open_agent_socket)
         figures = _listen(sockets, settings.scheduler_metrics_listen, open_metrics_socket)
         pages = _listen(sockets, settings.dashboard_listen, open_dashboard_socket)
+        second = _start_second(target)
+        # All else is loaded while lists are on their way.
+        from vramline.serve.scheduler import ElectionRules, SchedulerProcess  # noqa: PLC0415
+        from vramline.telemetry.logs import configure  # noqa: PLC0415
+
+        configure(level=settings.log_level, log_format=settings.log_format, verbosity=settings.verbosity)
+        pod_name = os.environ.get("POD_NAME", "")
+        election = ElectionRules(lease=own, lease_s=lease_duration, pod_name=pod_name, beside=beside)
         process = SchedulerProcess(settings, target, listener, election, reviews, streams, figures, pages)
-        uvloop.run(process.run(start_second_reader()))  # started before the loop
+        uvloop.run(process.run(second))
+
+
+def _start_second(target: Target) -> SecondLister | None:
+    """Start a process that helps with the start, if there is a core for it; before any thread or loop."""
+    kinds = (PACKED_NODES, PACKED_PODS)
+    return SecondLister(target, kinds) if len(os.sched_getaffinity(0)) > 1 else None
 
 
 def _listen(

@@ -28,6 +28,7 @@ __all__ = [
     "BIND_REQUESTS",
     "CRDS",
     "EVENTS",
+    "EVERYTHING",
     "LEASES",
     "LEDGERS",
     "NAMESPACES",
@@ -57,6 +58,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+EVERYTHING = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+"""Asks for a watch that starts with everything there is, ended by a bookmark."""
 Body = bytes | msgspec.Raw
 Document = dict[str, object]
 """A whole object as plain mappings and lists."""

@@ -11,7 +11,7 @@ API server does not offer that. Either way it is handed on whole, so that no con
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 import msgspec
@@ -29,16 +29,14 @@ from vramline.kube.mirror import (
     Resumed,
     Snapshot,
 )
-from vramline.kube.objects import Item, Resource, WatchLine, read_bookmark
+from vramline.kube.objects import EVERYTHING, Item, Resource, WatchLine, read_bookmark
 from vramline.kube.pace import Pace, delay_s
-from vramline.kube.watches import WatchReader
+from vramline.kube.second_lister import Listed
 
 __all__ = ["Reflector", "ReflectorTiming"]
 
 T = TypeVar("T")
 
-_EVERYTHING = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-"""A watch that starts with everything there is, ended by a bookmark."""
 _BREATH = 256
 """Changes handed on before other tasks get their turn."""
 
@@ -78,8 +76,8 @@ class Reflector(Generic[T]):
         """When the API server last said anything, by `clock`."""
         self.problem = ""
         """Why the watch is broken at the moment; empty: it is not."""
-        self.second: WatchReader[T] | None = None
-        """Reads what there is at the start, if the API server streams it, and is closed after that."""
+        self.second: Callable[[], Awaitable[Listed[T] | None]] | None = None
+        """Lists in another process what there is at the start; None of it: it is listed here."""
         self._client = client
         self._rng = rng
         self._selection = selection or Selection()
@@ -129,9 +127,13 @@ class Reflector(Generic[T]):
     # ── from the wire to the mirror ──────────────────────────────────────────────────────────────────
     async def _follow(self, deliver: Callable[[Change[T]], None]) -> None:
         """Take a snapshot where one is needed, then watch until the watch ends or breaks."""
+        if self.second is not None:
+            listed, self.second = await self.second(), None
+            if listed is not None:
+                await self._replace(tuple(listed.items), listed.version, deliver)
         if self._wants_snapshot and self._can_stream:
             try:
-                return await self._watch(_EVERYTHING, deliver)
+                return await self._watch(EVERYTHING, deliver)
             except InvalidError as error:
                 self._log.info("watchlist.refused", problem=str(error))
                 self._can_stream = False
@@ -145,11 +147,9 @@ class Reflector(Generic[T]):
         """Watch until the regular end, or until a new snapshot is wanted."""
         timing = self._timing
         limit = {"timeoutSeconds": str(int(timing.watch_s * (1 + self._rng.random())))}
-        initial: list[Item[T]] | None = [] if query is _EVERYTHING else None
-        async with (
-            self._client.watch(self.resource, self._selection, query | limit, idle_s=timing.idle_s) as watch,
-            watch.read_by(self.second),
-        ):
+        initial: list[Item[T]] | None = [] if query is EVERYTHING else None
+        chosen, idle_s = self._selection, timing.idle_s
+        async with self._client.watch(self.resource, chosen, query | limit, idle_s=idle_s) as watch:
             self._was_open = True
             if initial is None:
                 await self._hand_on(Resumed(), deliver)
@@ -157,9 +157,6 @@ class Reflector(Generic[T]):
                 self.heard_at = self._clock()
                 for line in lines:
                     initial = await self._take(line, initial, deliver)
-                if self.second is not None and initial is None:
-                    await self.second.close()
-                    self.second = None
                 if self._wants_snapshot and initial is None:
                     return
 

@@ -9,7 +9,7 @@ from vramline.kube.client import KubeClient
 from vramline.kube.mirror import Added, Change, Changed, Deleted, Synced
 from vramline.kube.objects import BIND_REQUESTS, LEDGERS, NODES, POD_SIGHTINGS, REPORTS, Resource, Unreadable
 from vramline.kube.reflector import Reflector
-from vramline.kube.watches import WatchReader
+from vramline.kube.second_lister import SecondLister
 from vramline.scheduler.live import LiveState
 from vramline.serve.binding import Binding
 from vramline.wire.bind_request_v1alpha1 import BindRequest
@@ -33,9 +33,9 @@ class Feeds:
         *,
         rng: random.Random,
         binding: Binding | None = None,
-        second: WatchReader[PodSighting] | None = None,
+        second: SecondLister | None = None,
     ) -> None:
-        """`second` reads the pods that are there at the start."""
+        """`second` lists some of what is there at the start."""
         self._live = live
         self._client = client
         self._rng = rng
@@ -58,16 +58,11 @@ class Feeds:
             tasks.create_task(self._follow(NODES, self._take_node))
             tasks.create_task(self._follow(REPORTS, self._take_report))
             tasks.create_task(self._follow(LEDGERS, self._take_ledger))
-            tasks.create_task(self._follow(POD_SIGHTINGS, self._take_pod, self._second))
+            tasks.create_task(self._follow(POD_SIGHTINGS, self._take_pod))
 
-    async def _follow(
-        self,
-        resource: Resource[T],
-        take: Callable[[Change[T]], None],
-        second: WatchReader[T] | None = None,
-    ) -> None:
+    async def _follow(self, resource: Resource[T], take: Callable[[Change[T]], None]) -> None:
         reflector = Reflector(self._client, resource, rng=self._rng)
-        reflector.second = second
+        reflector.second = None if self._second is None else self._second.lister(resource)
         self._reflectors[resource.plural] = reflector  # type: ignore[assignment]
 
         def deliver(change: Change[T]) -> None:

@@ -22,10 +22,8 @@ from vramline.kube.client import KubeClient
 from vramline.kube.events import Recorder
 from vramline.kube.lease import Callbacks, Elector, Terms
 from vramline.kube.objects import ObjectKey
-from vramline.kube.packed_pods import pack_pods, unpack_pods
-from vramline.kube.second_reader import SecondReader
+from vramline.kube.second_lister import SecondLister
 from vramline.kube.target import Target
-from vramline.kube.watches import WatchReader
 from vramline.scheduler.agent_streams import AgentStreams
 from vramline.scheduler.app import MAX_BODY, SchedulerApp, build_app
 from vramline.scheduler.bell import StorageBell
@@ -68,9 +66,8 @@ from vramline.settings import (
 )
 from vramline.simulate.files import read_text
 from vramline.telemetry.tallies import Tallies
-from vramline.wire.pods import PodSighting
 
-__all__ = ["ElectionRules", "SchedulerProcess", "start_second_reader"]
+__all__ = ["ElectionRules", "SchedulerProcess"]
 
 _REAP_EVERY_S = 1.0
 _EXPIRE_EVERY_S = 0.2
@@ -115,10 +112,10 @@ class SchedulerProcess:
     dashboard_listener: socket.socket | None = None
     """Where people with a token see the dashboard; None: only on loopback."""
 
-    async def run(self, second: WatchReader[PodSighting] | None = None) -> None:
+    async def run(self, second: SecondLister | None = None) -> None:
         """Serve until SIGINT or SIGTERM; hand the Lease back on the way out.
 
-        `second` reads the pods that are there at the start; None: this process does.
+        `second` lists some of what is there at the start; None: this process does.
         """
         log = structlog.get_logger()
         rng = random.Random()  # noqa: S311 — jitter, not secrets
@@ -265,11 +262,6 @@ class SchedulerProcess:
             epoch_floor=live.newest_epoch,
         )
         return Elector(client, self.election.lease, self.election.terms(identity), callbacks, rng=rng)
-
-
-def start_second_reader() -> WatchReader[PodSighting] | None:
-    """Start a process that helps with the start, if there is a core for it; before any thread or loop."""
-    return SecondReader(pack_pods, unpack_pods) if len(os.sched_getaffinity(0)) > 1 else None
 
 
 def _application(

@@ -1,0 +1,210 @@
+"""Another process that lists what there is at the start, and hands over what was read.
+
+Reading tens of thousands of objects is most of what a start costs, and it needs nothing but the API server.
+Where there is a second core, a copy of this process does it from the first moment on, while this one has time
+for the rest. Whatever befalls it, the lists are asked for here instead: nothing depends on it.
+"""
+
+import asyncio
+import contextlib
+import gc
+import os
+import random
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from vramline.errors import VramlineError
+from vramline.kube.client import KubeClient, Selection
+from vramline.kube.failures import InvalidError
+from vramline.kube.objects import EVERYTHING, Item, Resource, read_bookmark
+from vramline.kube.target import Target
+
+__all__ = ["Listed", "Packing", "SecondLister"]
+
+T = TypeVar("T")
+
+_HEAD = 8
+"""Bytes that tell the length of what follows."""
+_SOME = 256
+"""Objects that are handed over together."""
+_SILENCE_S = 20.0
+"""How long the API server may say nothing while it lists."""
+_PATIENCE_S = 60.0
+"""How long nothing may come from the other process."""
+_BUFFER = 1 << 22
+_MOST_FILES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Packing(Generic[T]):
+    """One kind of objects, and how some of them go from one process to another."""
+
+    resource: Resource[T]
+    pack: Callable[[Sequence[Item[T]]], bytes]
+    unpack: Callable[[bytes], list[Item[T]]]
+
+
+class Listed(msgspec.Struct, Generic[T], frozen=True):
+    """Everything of one kind, as of one version."""
+
+    items: list[Item[T]]
+    version: int
+
+
+class _Frame(msgspec.Struct, frozen=True, array_like=True):
+    """Some objects of a kind."""
+
+    plural: str
+    packed: bytes
+    version: int
+    """Of which the whole list is true; 0: there is more to come."""
+
+
+_WRITE = msgspec.msgpack.Encoder()
+_READ = msgspec.msgpack.Decoder(_Frame)
+
+
+class SecondLister:
+    """A process that lists some kinds, one after the other, and ends."""
+
+    def __init__(self, target: Target, kinds: Sequence[Packing[Any]]) -> None:
+        """Start it, before there are threads or an event loop."""
+        self._kinds = {each.resource.plural: each for each in kinds}
+        self._listed: dict[str, asyncio.Future[Listed[Any] | None]] = {}
+        self._hearing: asyncio.Task[None] | None = None
+        self._socket, theirs = socket.socketpair()
+        gc.freeze()  # what a collection touches would be copied
+        self._pid = os.fork()
+        if self._pid == 0:
+            self._socket.close()
+            _serve(theirs, target, kinds)
+        gc.unfreeze()
+        theirs.close()
+
+    def lister(self, resource: Resource[T]) -> Callable[[], Awaitable[Listed[T] | None]] | None:
+        """Return what waits for all objects of a kind and returns them (None: it came to nothing).
+
+        None: the kind is not listed there.
+        """
+        if resource.plural not in self._kinds:
+            return None
+
+        async def wait() -> Listed[T] | None:
+            if self._hearing is None:
+                loop = asyncio.get_running_loop()
+                self._listed = {plural: loop.create_future() for plural in self._kinds}
+                self._hearing = asyncio.create_task(self._hear())
+            return await self._listed[resource.plural]
+
+        return wait
+
+    async def close(self) -> None:
+        """End the process, if it has not ended; it may be closed twice."""
+        pid, self._pid = self._pid, 0
+        if pid:
+            self._socket.close()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            await asyncio.to_thread(os.waitpid, pid, 0)
+
+    async def _hear(self) -> None:
+        """Take in what the process hands over, until all of it is there or nothing more will come."""
+        items: dict[str, list[Item[Any]]] = {plural: [] for plural in self._kinds}
+        try:
+            async for frame in self._frames():
+                items[frame.plural] += self._kinds[frame.plural].unpack(frame.packed)
+                if frame.version:
+                    self._listed[frame.plural].set_result(Listed(items.pop(frame.plural), frame.version))
+        except (OSError, EOFError, msgspec.MsgspecError):
+            pass  # whoever waits does it alone
+        finally:
+            for waiting in self._listed.values():
+                if not waiting.done():
+                    waiting.set_result(None)
+            await self.close()
+
+    async def _frames(self) -> AsyncIterator[_Frame]:
+        reader, writer = await asyncio.open_connection(sock=self._socket, limit=_BUFFER)
+        try:
+            while any(not each.done() for each in self._listed.values()):
+                async with asyncio.timeout(_PATIENCE_S):
+                    size = int.from_bytes(await reader.readexactly(_HEAD))
+                    frame = await reader.readexactly(size)
+                yield _READ.decode(frame)
+        finally:
+            writer.close()
+
+
+# ── the other process ────────────────────────────────────────────────────────────────────────────────
+def _serve(link: socket.socket, target: Target, kinds: Sequence[Packing[Any]]) -> None:
+    """List, hand over, and end without a trace of the parent."""
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        gc.disable()
+        _let_go_of_all_but(link.fileno())
+        asyncio.run(_list_all(link, target, kinds))
+    except (OSError, VramlineError):
+        pass  # the parent finds out, and asks by itself
+    finally:
+        os._exit(0)
+
+
+def _let_go_of_all_but(kept: int) -> None:
+    """Close every file but one and those of the terminal: sockets of the parent are none of our business."""
+    os.closerange(3, kept)
+    os.closerange(kept + 1, _MOST_FILES)
+
+
+async def _list_all(link: socket.socket, target: Target, kinds: Sequence[Packing[Any]]) -> None:
+    """List kind after kind. What the parent has no time for waits here, so that listing never does."""
+    reader, writer = await asyncio.open_connection(sock=link)
+    orphaned = asyncio.create_task(_end_with_parent(reader))
+    async with KubeClient(target, rng=random.Random()) as client:  # noqa: S311 — jitter, not secrets
+        for kind in kinds:
+            async for items, version in _pieces(client, kind.resource):
+                frame = _WRITE.encode(_Frame(kind.resource.plural, kind.pack(items), version))
+                writer.write(len(frame).to_bytes(_HEAD) + frame)
+                await asyncio.sleep(0)
+    await writer.drain()
+    writer.close()
+    await writer.wait_closed()
+    orphaned.cancel()
+
+
+async def _end_with_parent(reader: asyncio.StreamReader) -> None:
+    """Nothing is ever said in this direction: what comes is the end."""
+    await reader.read()
+    os._exit(0)
+
+
+async def _pieces(client: KubeClient, resource: Resource[T]) -> AsyncIterator[tuple[list[Item[T]], int]]:
+    """Yield all objects of a kind, some at a time; the last piece comes with the version of them all."""
+    try:
+        async for piece in _streamed(client, resource):
+            yield piece
+    except InvalidError:
+        listing = await client.list(resource)
+        yield [*listing.items, *listing.unreadable], listing.version
+
+
+async def _streamed(client: KubeClient, resource: Resource[T]) -> AsyncIterator[tuple[list[Item[T]], int]]:
+    items: list[Item[T]] = []
+    async with client.watch(resource, Selection(), EVERYTHING, idle_s=_SILENCE_S) as watch:
+        while lines := await watch.lines():
+            for line in lines:
+                if line.type != "BOOKMARK" or not isinstance(line.object, msgspec.Raw):
+                    items.append(line.item(resource))
+                    continue
+                version, is_end = read_bookmark(line.object)
+                if is_end:
+                    yield items, version
+                    return
+            if len(items) >= _SOME:
+                yield items, 0
+                items = []

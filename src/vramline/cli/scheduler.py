@@ -133,9 +133,10 @@ def scheduler(  # noqa: PLR0913 — one parameter an option
         figures = _listen(sockets, settings.scheduler_metrics_listen, open_metrics_socket)
         pages = _listen(sockets, settings.dashboard_listen, open_dashboard_socket)
         second = _start_second(target)
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts threads that we have no use for
         # All else is loaded while lists are on their way.
+        from vramline.telemetry.logs import configure  # noqa: PLC0415, I001 — the first that wants structlog
         from vramline.serve.scheduler import ElectionRules, SchedulerProcess  # noqa: PLC0415
-        from vramline.telemetry.logs import configure  # noqa: PLC0415
 
         configure(level=settings.log_level, log_format=settings.log_format, verbosity=settings.verbosity)
         pod_name = os.environ.get("POD_NAME", "")

@@ -8,7 +8,7 @@ Rules read the arrays through `GpuColumns.<name>`, which are views cut to the ro
 block that counts is noted in `changes`, so that whoever has seen the block before knows.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -281,20 +281,13 @@ class GpuColumns:
         for name, figure in zip(SEEN, seen, strict=True):
             arrays[name][row] = figure
 
-    def write_counts(self, counts: Sequence[CardCount]) -> None:
+    def write_counts(self, rows: npt.NDArray[np.int64], counts: Mapping[str, npt.NDArray[Any]]) -> None:
         """Do the same for many cards, a column at a time."""
-        if not counts:
-            return
-        rows = np.array([each.row for each in counts], dtype=np.int64)
         self.changes.note_all(np.unique(self._arrays["block"][rows]))
-        figures = [figures_of(each.gpu, each.account, each.sharers, each.cores) for each in counts]
-        for name, column in zip(COUNTED, zip(*figures, strict=True), strict=True):
-            self._arrays[name][rows] = column
-        looks = [look_at(each.gpu, each.observation) for each in counts]
-        for name, seen in zip(SEEN, zip(*looks, strict=True), strict=True):
-            self._arrays[name][rows] = seen
+        for name in (*COUNTED, *SEEN):
+            self._arrays[name][rows] = counts[name]
         self.looks += 1
-        self.has_streams = self.has_streams or any(each.is_streamed for each in looks)
+        self.has_streams = self.has_streams or bool(np.isfinite(counts["void_at"]).any())
 
     def fresh(self, *, now: float, max_age_s: float) -> npt.NDArray[np.bool_]:
         """Return by row whether there is an observation young enough to count."""

@@ -16,10 +16,10 @@ import numpy.typing as npt
 from vramline.errors import InvariantError
 from vramline.model.claim import Claim, ClaimEvent, ClaimState, next_state
 from vramline.model.columns import GpuColumns
-from vramline.model.counts import CardCount
+from vramline.model.counts import CardCount, OnCard, count_cards
 from vramline.model.gpu import PhysicalGpu
 from vramline.model.host import HostColumns
-from vramline.model.law import Account, take_account
+from vramline.model.law import Account, requested_beyond, take_account
 from vramline.model.ledger import CardLimits, Ledger, Reservation
 from vramline.model.mix import Mix
 from vramline.model.node import Node, NodeProblem
@@ -97,6 +97,7 @@ class Fleet:
         self._asked: tuple[str, ...] = ()
         self._answered = np.zeros(0, dtype=np.int64)
         self._picture: tuple[str, int, Fleet] | None = None
+        self._uncounted: set[str] = set()
         self._gathered: set[str] | None = None
         self._rank: npt.NDArray[np.int64] | None = None
         self._node_codes: npt.NDArray[np.int8] | None = None
@@ -426,15 +427,19 @@ class Fleet:
         return released
 
     @contextmanager
-    def gathering(self) -> Iterator[None]:
-        """Count every card that changes in this block once, at its end. Nobody may decide inside it."""
-        gathered = self._gathered = set[str]()
+    def gathering(self, *, counts: bool = True) -> Iterator[None]:
+        """Count every card that changes in this block once, at its end. Nobody may decide inside it.
+
+        Without `counts` at the end of the next block that counts; nobody may decide until then.
+        """
+        self._gathered = self._uncounted
         try:
             yield
         finally:
             self._gathered = None
-            rows = sorted(row for uuid in gathered if (row := self.columns.row_of.get(uuid)) is not None)
-            self.columns.write_counts([self._count(row) for row in rows])
+            if counts:
+                self._uncounted, gathered = set(), self._uncounted
+                self._count_all(gathered)
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────
 
@@ -457,6 +462,19 @@ class Fleet:
             row = self.columns.row_of.get(uuid)
             if row is not None:
                 self.columns.write_count(self._count(row), seen=seen)
+
+    def _count_all(self, uuids: set[str]) -> None:
+        rows = sorted(row for uuid in uuids if (row := self.columns.row_of.get(uuid)) is not None)
+        if rows:
+            counts = count_cards([self._on_card(row) for row in rows], self.margin)
+            self.columns.write_counts(np.array(rows, dtype=np.int64), counts)
+
+    def _on_card(self, row: int) -> OnCard:
+        gpu = self.columns.card(row)
+        claims, requested = self.ledger.of_card(gpu.uuid), 0
+        if gpu.unified:
+            requested = requested_beyond(claims, self.requests_on(gpu.node))
+        return OnCard(gpu, claims, self._observations.get(gpu.uuid), requested)
 
     def _count(self, row: int) -> CardCount:
         gpu = self.columns.card(row)

@@ -16,17 +16,25 @@ What no listed process holds (driver residue on an idle card) is charged to the 
 size; only the rest is unmanaged. A negative `free` is no mistake: the deficit is the explanation.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from vramline.model.claim import Claim, ClaimState
 from vramline.model.gpu import PhysicalGpu
-from vramline.model.observation import NOT_REPORTED, GpuProcess, Observation, Unknown
+from vramline.model.observation import NOT_REPORTED, Observation, Unknown
 from vramline.units import Mib
 
-__all__ = ["Account", "promise_of", "take_account"]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+__all__ = ["Account", "Sums", "balance", "promise_of", "requested_beyond", "sum_up", "take_account"]
+
+N = TypeVar("N", int, "npt.NDArray[np.int64]")
+"""MiB of one card, or of each of many."""
 
 _NO_REQUESTS: Mapping[str, int] = MappingProxyType({})
 
@@ -83,91 +91,96 @@ def take_account(
     6144
     """
     claims = tuple(claims)
-    used_by_pod, complete = _use_by_pod(observation)
-    claimed = claimed_releasing = held = held_releasing = 0
-    for claim in claims:
-        mib = claim.mib
-        most = max(mib, used_by_pod.get(claim.pod_uid, 0)) if used_by_pod else mib
-        claimed += mib
-        held += most
-        if claim.state is ClaimState.RELEASING:
-            claimed_releasing += mib
-            held_releasing += most
-    unmanaged = _unmanaged(claims, observation, used_by_pod, margin, complete=complete)
-    requested = _requested(claims, requests) if requests and gpu.unified else 0
-    in_use = 0
-    if requested:
-        claimed, held = claimed + requested, held + requested
-        if not isinstance(unmanaged, Unknown):
-            in_use = min(requested, unmanaged)
-            unmanaged = Mib(unmanaged - in_use)
+    sums = sum_up(claims, observation)
+    requested = requested_beyond(claims, requests) if requests and gpu.unified else 0
+    used = NOT_REPORTED if observation is None else observation.used
+    unmanaged: Mib | Unknown
+    if isinstance(used, Unknown):
+        unmanaged, in_use = used, 0
+    else:
+        rest, in_use = balance(used, sums, margin, requested, most=max, least=min)
+        unmanaged = Mib(rest)
+    claimed, held = sums.claimed + requested, sums.held + requested
     usable = gpu.usable
     promise = usable - margin
     return Account(
         usable=usable,
         margin=margin,
         claimed=Mib(claimed),
-        claimed_releasing=Mib(claimed_releasing),
+        claimed_releasing=Mib(sums.claimed_releasing),
         held=Mib(held),
-        held_releasing=Mib(held_releasing),
+        held_releasing=Mib(sums.held_releasing),
         requested=Mib(requested),
         requested_in_use=Mib(in_use),
         unmanaged=unmanaged,
-        unmanaged_is_lower_bound=not isinstance(unmanaged, Unknown) and not complete,
+        unmanaged_is_lower_bound=not isinstance(unmanaged, Unknown) and not sums.complete,
         free_by_books=Mib(promise - claimed),
         free_observed=unmanaged if isinstance(unmanaged, Unknown) else Mib(promise - held - unmanaged),
     )
 
 
-def _requested(claims: tuple[Claim, ...], requests: Mapping[str, int]) -> int:
+class Sums(NamedTuple, Generic[N]):
+    """What the claims on a card, and the processes seen there, add up to; see the head of this module."""
+
+    claimed: N
+    claimed_releasing: N
+    held: N
+    held_releasing: N
+    managed: N
+    """How much of what was seen in use the claims explain."""
+    listed: N
+    """What the listed processes hold."""
+    complete: N
+    """1: every process could be measured and attributed; 0: not all, or they are not listed."""
+
+
+def sum_up(claims: tuple[Claim, ...], observation: Observation | None) -> Sums[int]:
+    """Add up claims and processes of one card."""
+    claimed = claimed_releasing = held = held_releasing = managed = listed = complete = 0
+    used_by_pod: dict[str, int] = {}
+    if observation is not None and not isinstance(observation.processes, Unknown):
+        complete = 1
+        for process in observation.processes:
+            used, pod_uid = process.used, process.pod_uid
+            if isinstance(used, Unknown) or isinstance(pod_uid, Unknown):
+                complete = 0
+                continue
+            listed += used
+            if pod_uid is not None:
+                used_by_pod[pod_uid] = used_by_pod.get(pod_uid, 0) + used
+    for claim in claims:
+        mib, seen = claim.mib, used_by_pod.get(claim.pod_uid)
+        most = mib if seen is None or seen < mib else seen
+        if seen is not None:
+            managed += seen
+        elif not complete and observation is not None and claim.ran_before(observation.at):
+            managed += mib
+        claimed += mib
+        held += most
+        if claim.state is ClaimState.RELEASING:
+            claimed_releasing += mib
+            held_releasing += most
+    return Sums(claimed, claimed_releasing, held, held_releasing, managed, listed, complete)
+
+
+def balance(
+    used: N, sums: Sums[N], margin: int, requested: N, *, most: Callable[..., N], least: Callable[..., N]
+) -> tuple[N, N]:
+    """Return what is unmanaged of the memory in use, and how much of `requested` is in use.
+
+    For one card or for many at once: `most` and `least` are the greater and the smaller of two.
+    """
+    residue = most(0, used - sums.listed) * sums.complete  # where the list has gaps, nobody knows
+    # Processes may add up to more than the card says (shared pages are listed twice). Those bytes are
+    # held already; a negative rest must not be handed out a second time.
+    unmanaged = most(0, used - sums.managed - least(residue, margin))
+    in_use = least(requested, unmanaged)
+    return unmanaged - in_use, in_use
+
+
+def requested_beyond(claims: tuple[Claim, ...], requests: Mapping[str, int]) -> int:
     """Return what pods requested beyond what they claim: the same bytes are not held twice."""
     claimed: dict[str, int] = {}
     for claim in claims:
         claimed[claim.pod_uid] = claimed.get(claim.pod_uid, 0) + claim.mib
     return sum(max(0, mib - claimed.get(uid, 0)) for uid, mib in requests.items())
-
-
-def _use_by_pod(observation: Observation | None) -> tuple[dict[str, int], bool]:
-    """Return observed MiB by pod UID, and whether every process could be measured and attributed."""
-    if observation is None or isinstance(observation.processes, Unknown):
-        return {}, False
-    complete = True
-    used_by_pod: dict[str, int] = {}
-    for process in observation.processes:
-        if isinstance(process.used, Unknown) or isinstance(process.pod_uid, Unknown):
-            complete = False
-        elif process.pod_uid is not None:
-            used_by_pod[process.pod_uid] = used_by_pod.get(process.pod_uid, 0) + process.used
-    return used_by_pod, complete
-
-
-def _unmanaged(
-    claims: tuple[Claim, ...],
-    observation: Observation | None,
-    used_by_pod: dict[str, int],
-    margin: Mib,
-    *,
-    complete: bool,
-) -> Mib | Unknown:
-    if observation is None:
-        return NOT_REPORTED
-    if isinstance(observation.used, Unknown):
-        return observation.used
-    managed = 0
-    for claim in claims:
-        if claim.pod_uid in used_by_pod:
-            managed += used_by_pod[claim.pod_uid]
-        elif not complete and claim.ran_before(observation.at):
-            managed += claim.mib
-    residue = _residue(observation.used, observation.processes, complete=complete)
-    # Processes may add up to more than the card says (shared pages are listed twice). Those bytes are
-    # held already; a negative rest must not be handed out a second time.
-    return Mib(max(0, observation.used - managed - min(residue, margin)))
-
-
-def _residue(used: int, processes: tuple[GpuProcess, ...] | Unknown, *, complete: bool) -> int:
-    """Return what no listed process holds; 0 where the list is missing or has gaps."""
-    if isinstance(processes, Unknown) or not complete:
-        return 0
-    listed = sum(process.used for process in processes if not isinstance(process.used, Unknown))
-    return max(0, used - listed)

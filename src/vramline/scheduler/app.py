@@ -28,6 +28,7 @@ from vramline.scheduler.autotuner_status import tell_autotuner
 from vramline.scheduler.checks import Checks
 from vramline.scheduler.figures import count_figures
 from vramline.scheduler.journal import Journal
+from vramline.scheduler.late_routes import list_routes
 from vramline.scheduler.long_lists import LongLists
 from vramline.scheduler.openapi import describe_routes
 from vramline.scheduler.past import Past
@@ -115,10 +116,10 @@ def build_app(  # noqa: PLR0913 — one parameter a part
     app.hot = {path: partial(_answer, timed(path, answer)) for path, answer in hot.items()}
     app.reservation_calls = calls
     app.window = window
-    description = encode(describe_routes(app.routes))
 
     async def describe(_request: Request) -> Response:
-        return Response(description, media_type="application/json")
+        description = describe_routes(list_routes(app.routes[:-1]))  # all but this one
+        return Response(encode(description), media_type="application/json")
 
     app.routes.append(Route("/openapi.json", describe, methods=["GET"]))
     app.write_figures = faces.write_figures

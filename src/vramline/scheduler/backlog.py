@@ -37,7 +37,7 @@ class Backlog:
         while left := (self._names or set()) - self._placed:
             for names in _some_of(left):
                 if self._names is not None:
-                    with fleet.gathering():
+                    with fleet.gathering(counts=False):
                         for name in names:
                             place(name)
                     self._placed.update(names)
@@ -46,10 +46,9 @@ class Backlog:
     def finish(self, fleet: Fleet, read: Callable[[str], None], settle: Callable[[str], None]) -> None:
         """Collect no more, and read all nodes; of those read ahead, `settle` who is on them."""
         names, placed, self._names, self._placed = self._names or set(), self._placed, None, set()
-        for some in _some_of(names):
-            with fleet.gathering():
-                for name in some:
-                    (settle if name in placed else read)(name)
+        with fleet.gathering():
+            for name in sorted(names):
+                (settle if name in placed else read)(name)
 
 
 def _some_of(names: set[str]) -> Iterator[list[str]]:

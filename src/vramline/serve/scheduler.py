@@ -7,7 +7,7 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -15,8 +15,8 @@ from typing import Any
 
 import structlog
 import uvicorn
+from starlette.routing import BaseRoute
 
-from vramline.dashboard.routes import build_pages
 from vramline.explain.ghosts import find_ghosts
 from vramline.kube.client import KubeClient
 from vramline.kube.events import Recorder
@@ -36,24 +36,21 @@ from vramline.scheduler.eyes import Eyes
 from vramline.scheduler.hami_lock import HamiLock
 from vramline.scheduler.keeping import Keeper
 from vramline.scheduler.kube_store import KubeStore
+from vramline.scheduler.late_routes import LateRoutes
 from vramline.scheduler.live import LiveState
 from vramline.scheduler.nominator import HintRules, Nominator
 from vramline.scheduler.preempter import Preempter
 from vramline.scheduler.quick_http import quick_protocol
 from vramline.scheduler.reservations import Reservations
 from vramline.scheduler.telling import Telling
-from vramline.scheduler.tls import LiveTls
 from vramline.scheduler.waking import Waker
-from vramline.serve.agents import run_agent_listener
+from vramline.scheduler.window import SchedulerWindow
 from vramline.serve.binding import Binding, open_binding
-from vramline.serve.dashboard import run_dashboard
 from vramline.serve.feeds import Feeds
 from vramline.serve.figures import count_writes, show_figures
 from vramline.serve.following import Follower
-from vramline.serve.identity import keep_identity
 from vramline.serve.notices import TellingHistory, notice_of_ghost, notice_of_warning, open_recorder
 from vramline.serve.server import QuietServer
-from vramline.serve.webhook import run_webhook
 from vramline.settings import (
     Adoption,
     HamiNodeLock,
@@ -64,13 +61,11 @@ from vramline.settings import (
     read_feeds,
     rules_from,
 )
-from vramline.simulate.files import read_text
 from vramline.telemetry.tallies import Tallies
 
 __all__ = ["ElectionRules", "SchedulerProcess"]
 
 _REAP_EVERY_S = 1.0
-_EXPIRE_EVERY_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,21 +196,11 @@ class SchedulerProcess:
         webhook, agents, people = self.webhook_listener, self.agent_listener, self.dashboard_listener
         if webhook is None and agents is None and people is None:
             return
-        tls, namespace = LiveTls(), self.election.lease.namespace
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(
-                keep_identity(
-                    client, tls, namespace=namespace, stop=stop, webhook=webhook, agents=agents, people=people
-                )
-            )
-            if people is not None:
-                tasks.create_task(run_dashboard(people, tls, client, app, stop))
-            if webhook is not None:
-                is_ready = feeds.synced.is_set
-                tasks.create_task(run_webhook(webhook, tls, self.settings, is_ready=is_ready, stop=stop))
-            if agents is not None:
-                tasks.create_task(run_agent_listener(agents, tls, client, streams, clock=live.now, stop=stop))
-                tasks.create_task(_expire_sightings(live, stop))
+        from vramline.serve.facing import Facing  # noqa: PLC0415 — TLS takes a while to load
+
+        facing = Facing(client, streams, live, feeds, app)
+        facing.webhook, facing.agents, facing.people = webhook, agents, people
+        await facing.run(self.settings, self.election.lease.namespace, stop)
 
     def _committer(
         self, client: KubeClient, live: LiveState, elector: Elector, eyes: Eyes, binding: Binding | None
@@ -279,9 +264,16 @@ def _application(
         preempter=cluster.preempter,
         checks=checks,
         chronicle=keeper.archive,
-        pages=partial(build_pages, read_text=read_text),
+        pages=lambda window: [LateRoutes(partial(_pages, window))],
         more_figures=lambda: chain(keeper.figures(), count_writes(client)),
     )
+
+
+def _pages(window: SchedulerWindow) -> Iterable[BaseRoute]:
+    from vramline.dashboard.routes import build_pages  # noqa: PLC0415 — nobody looks before it decides
+    from vramline.simulate.files import read_text  # noqa: PLC0415
+
+    return build_pages(window, read_text=read_text)
 
 
 def _server(app: SchedulerApp, desk: Reservations) -> QuietServer:
@@ -317,13 +309,6 @@ def _spare_the_collector() -> None:
 def _rest_the_collector() -> None:
     """Hardly look for garbage while everything is being listed: all of it stays."""
     gc.set_threshold(5_000_000, 50, 100)
-
-
-async def _expire_sightings(live: LiveState, stop: asyncio.Event) -> None:
-    """Notice streams that fall silent, soon after they did."""
-    while not stop.is_set():
-        live.sightings.expire()
-        await asyncio.sleep(_EXPIRE_EVERY_S)
 
 
 def _keep(

@@ -9,7 +9,7 @@ import os
 import sys
 from typing import TextIO
 
-import structlog
+from vramline.telemetry.plain_structlog import structlog  # isort: skip — before anything of structlog
 from structlog.typing import Processor
 
 from vramline.settings import LogFormat, LogLevel

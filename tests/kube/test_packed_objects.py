@@ -1,55 +1,58 @@
 """What is read in one process is the same in another."""
 
+from collections.abc import Iterable
+
 import msgspec
-import pytest
 
 from vramline.bench.population import Population, PopulationShape
-from vramline.bench.population_objects import pod_objects
-from vramline.kube.objects import POD_SIGHTINGS, Stored, read_line
-from vramline.kube.packed_pods import pack_pods, unpack_pods
+from vramline.bench.population_objects import node_objects, pod_objects
+from vramline.kube.objects import NODES, POD_SIGHTINGS, Item, Stored, Unreadable, read_item
+from vramline.kube.packed_objects import PACKED_NODES, PACKED_PODS
 from vramline.wire import keys
+from vramline.wire.pods import PodSighting
 
-PODS = list(pod_objects(Population(PopulationShape(nodes=3, pods=20, waiting=40))))
+POPULATION = Population(PopulationShape(nodes=3, pods=20, waiting=40))
+PODS = list(pod_objects(POPULATION))
 for number, pod in enumerate(PODS):
     pod["metadata"]["resourceVersion"] = str(number + 1)
+ODD = [
+    {**PODS[0], "spec": 7},
+    {**PODS[0], "status": {"phase": "Sleeping"}},
+    {**PODS[0], "metadata": {**PODS[0]["metadata"], "annotations": {keys.RESERVES: "x"}}},
+    {**PODS[0], "metadata": {**PODS[0]["metadata"], "annotations": {keys.VRAM: "much"}}},
+    {**PODS[0], "metadata": {**PODS[0]["metadata"], "deletionTimestamp": "2026-01-01T00:00:00.5Z"}},
+]
 
 
-def line(document: object, what: str = "ADDED") -> bytes:
-    return msgspec.json.encode({"type": what, "object": document})
+def read_pods(documents: Iterable[object]) -> list[Item[PodSighting]]:
+    return [read_item(POD_SIGHTINGS, msgspec.json.encode(each)) for each in documents]
 
 
-def test_pods_that_run_and_pods_that_wait_come_out_as_they_were_read() -> None:
-    texts = [line(pod, what) for pod in PODS for what in ("ADDED", "MODIFIED", "DELETED")]
+def test_pods_come_out_as_they_were_read() -> None:
+    documents = [*PODS, *ODD]
+    found = PACKED_PODS.unpack(PACKED_PODS.pack(read_pods(documents)))
 
-    assert unpack_pods(pack_pods(b"\n".join(texts))) == [read_line(POD_SIGHTINGS, text) for text in texts]
+    assert sorted(found, key=repr) == sorted(read_pods(documents), key=repr)
+    assert [type(each) for each in found].count(Unreadable) == 1
+    assert any(isinstance(each, Stored) and each.value.pod is None for each in found)
+    assert any(isinstance(each, Stored) and each.value.reservation is not None for each in found)
 
 
 def test_pods_of_one_template_share_what_they_need_of_a_host() -> None:
-    found = unpack_pods(pack_pods(b"\n".join(map(line, PODS[:2]))))
-    items = [each.object for each in found if each is not None and isinstance(each.object, Stored)]
-    one, other = (each.value.pod for each in items)
+    found = PACKED_PODS.unpack(PACKED_PODS.pack(read_pods(PODS[:2])))
+    one, other = (each.value.pod for each in found if isinstance(each, Stored))
 
     assert one is not None
     assert other is not None
     assert one.host is other.host
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        line({"metadata": {"resourceVersion": "7"}}, "BOOKMARK"),
-        line({"code": 410}, "ERROR"),
-        line({**PODS[0], "spec": 7}),
-        line({**PODS[0], "status": {"phase": "Sleeping"}}),
-        line({**PODS[0], "metadata": {**PODS[0]["metadata"], "annotations": {keys.RESERVES: "x"}}}),
-    ],
-    ids=["bookmark", "error", "not-a-pod", "unreadable", "reservation-pod"],
-)
-def test_a_line_of_another_kind_is_left_to_the_receiver(text: bytes) -> None:
-    found = unpack_pods(pack_pods(b"\n".join([line(PODS[0]), text, line(PODS[1])])))
+def test_nodes_come_out_as_they_were_read() -> None:
+    documents = list(node_objects(POPULATION))
+    for document in documents:
+        document["metadata"]["resourceVersion"] = "7"
+    odd = {"metadata": {"name": "odd", "resourceVersion": "8"}, "status": 1}
+    read = [read_item(NODES, msgspec.json.encode(each)) for each in (*documents, odd)]
 
-    assert found == [
-        read_line(POD_SIGHTINGS, line(PODS[0])),
-        None,
-        read_line(POD_SIGHTINGS, line(PODS[1])),
-    ]
+    assert PACKED_NODES.unpack(PACKED_NODES.pack(read)) == read
+    assert isinstance(read[-1], Unreadable)

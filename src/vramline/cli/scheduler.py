@@ -1,6 +1,7 @@
 """`vramline scheduler`: the extender for a real cluster."""
 
 import contextlib
+import gc
 import os
 import socket
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from vramline.scheduler.listen import (
     open_socket,
     open_webhook_socket,
 )
-from vramline.settings import Address
+from vramline.settings import Address, Settings
 
 __all__ = ["app"]
 
@@ -126,21 +127,28 @@ def scheduler(  # noqa: PLR0913 — one parameter an option
                 field="POD_NAME",
                 problem="is not set, but --follow-lease compares it with the Lease's holder",
             )
+    _serve(settings, target, own, beside, lease_duration)
+
+
+def _serve(
+    settings: Settings, target: Target, lease: ObjectKey, beside: ObjectKey | None, lease_s: int
+) -> None:
+    """Find out what is wrong with the call, then list and load at the same time, then serve."""
     with contextlib.ExitStack() as sockets:
         listener = sockets.enter_context(open_socket(settings.listen))
         reviews = _listen(sockets, settings.webhook_listen, open_webhook_socket)
         streams = _listen(sockets, settings.agent_listen, open_agent_socket)
         figures = _listen(sockets, settings.scheduler_metrics_listen, open_metrics_socket)
         pages = _listen(sockets, settings.dashboard_listen, open_dashboard_socket)
+        gc.disable()  # hardly anything of what comes becomes garbage; the scheduler enables it again
         second = _start_second(target)
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts threads that we have no use for
-        # All else is loaded while lists are on their way.
         from vramline.telemetry.logs import configure  # noqa: PLC0415, I001 — the first that wants structlog
         from vramline.serve.scheduler import ElectionRules, SchedulerProcess  # noqa: PLC0415
 
         configure(level=settings.log_level, log_format=settings.log_format, verbosity=settings.verbosity)
         pod_name = os.environ.get("POD_NAME", "")
-        election = ElectionRules(lease=own, lease_s=lease_duration, pod_name=pod_name, beside=beside)
+        election = ElectionRules(lease=lease, lease_s=lease_s, pod_name=pod_name, beside=beside)
         process = SchedulerProcess(settings, target, listener, election, reviews, streams, figures, pages)
         uvloop.run(process.run(second))
 

@@ -5,6 +5,7 @@ read.
 """
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -15,6 +16,8 @@ from vramline.wire.kubernetes import NodeObject
 from vramline.wire.pods import PodSighting
 
 __all__ = ["PACKED_NODES", "PACKED_PODS"]
+
+T = TypeVar("T")
 
 _ANY_HOST = HostNeeds()
 
@@ -71,7 +74,7 @@ def _unpack_pods(packed: bytes) -> list[Item[PodSighting]]:
     return [*(item for item, _ in pods.read), *pods.unreadable]
 
 
-def _unreadable(items: Sequence[Item[object]]) -> list[Unreadable]:
+def _unreadable(items: Sequence[Item[T]]) -> list[Unreadable]:
     return [each for each in items if isinstance(each, Unreadable)]
 
 

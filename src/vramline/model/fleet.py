@@ -24,6 +24,7 @@ from vramline.model.ledger import CardLimits, Ledger, Reservation
 from vramline.model.mix import Mix
 from vramline.model.node import Node, NodeProblem
 from vramline.model.observation import Observation, ObservationSource, Unknown
+from vramline.model.places import NOT_HERE, NumberOf, Place
 from vramline.model.reason import CODE_OF, FITS, Reason
 from vramline.model.release import ReleaseProof, prove_release
 from vramline.units import Mib
@@ -32,38 +33,12 @@ __all__ = ["DEFAULT_MARGIN", "NOT_HERE", "Fleet", "Released"]
 
 DEFAULT_MARGIN = Mib(100)
 
-NOT_HERE = -1
-"""Number of a node that is not in the fleet."""
-
 
 class Released(msgspec.Struct, frozen=True):
     """A claim that was let go, and on what evidence."""
 
     claim: Claim
     proof: ReleaseProof
-
-
-class _NumberOf(dict[str, int]):
-    """Node numbers by name; a name of no node is `NOT_HERE`."""
-
-    def __missing__(self, name: str) -> int:
-        return NOT_HERE
-
-
-class _Place:
-    """What the fleet keeps of one node."""
-
-    __slots__ = ("block", "node", "number")
-
-    def __init__(self, number: int, node: Node) -> None:
-        self.number = number
-        self.node = node
-        self.block: int | None = None
-
-    def copy(self) -> "_Place":
-        copy = _Place(self.number, self.node)
-        copy.block = self.block
-        return copy
 
 
 class Fleet:
@@ -88,9 +63,9 @@ class Fleet:
         of the fleet it holds. `fork()` of each returns the same for a copy of the fleet."""
         self.names_version = 0
         """Grows when a node gets a number or loses it."""
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, Place] = {}
         self._numbers: list[str | None] = []
-        self._number_of = _NumberOf()
+        self._number_of = NumberOf()
         self._idle_numbers: list[int] = []
         self._observations: dict[str, Observation] = {}
         self._requests: dict[str, Mapping[str, Mib]] = {}
@@ -110,7 +85,7 @@ class Fleet:
         copy.remembered = {name: each.fork() for name, each in self.remembered.items()}
         copy._places = {name: place.copy() for name, place in self._places.items()}
         copy._numbers, copy._idle_numbers = list(self._numbers), list(self._idle_numbers)
-        copy._number_of = _NumberOf(self._number_of)
+        copy._number_of = NumberOf(self._number_of)
         copy._observations, copy._requests = dict(self._observations), dict(self._requests)
         return copy
 
@@ -132,8 +107,8 @@ class Fleet:
         if "prospects" in self.remembered:
             alone.remembered["prospects"] = self.remembered["prospects"]
         alone.hosts = None if self.hosts is None else self.hosts.only(place.number)
-        alone._numbers, alone._number_of = [name], _NumberOf({name: 0})
-        alone._places[name] = _Place(0, place.node)
+        alone._numbers, alone._number_of = [name], NumberOf({name: 0})
+        alone._places[name] = Place(0, place.node)
         alone._places[name].block = None if place.block is None else 0
         self._picture = name, self.generation, alone
         return alone
@@ -222,7 +197,7 @@ class Fleet:
             raise InvariantError(f"GPU {owner.uuid} is on {owner.node} and on {node.name}")
         place = self._places.get(node.name)
         if place is None:
-            place = self._places[node.name] = _Place(self._new_number(node.name), node)
+            place = self._places[node.name] = Place(self._new_number(node.name), node)
             self._rank = self._node_codes = None
         elif place.block is not None and place.node.gpus != node.gpus:
             self.columns.drop_block(place.block)
@@ -492,7 +467,7 @@ class Fleet:
             and all(c.ran_before(known.at) == c.ran_before(seen.at) for c in self.ledger.of_card(uuid))
         )
 
-    def _write_problem(self, place: _Place) -> None:
+    def _write_problem(self, place: Place) -> None:
         if place.block is not None:
             problem = place.node.problem
             self.columns.set_static_code(

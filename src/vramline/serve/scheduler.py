@@ -308,6 +308,7 @@ def _spare_the_collector() -> None:
 
 def _rest_the_collector() -> None:
     """Hardly look for garbage while everything is being listed: all of it stays."""
+    gc.enable()
     gc.set_threshold(5_000_000, 50, 100)
 
 

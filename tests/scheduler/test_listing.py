@@ -61,7 +61,7 @@ def test_a_list_taken_at_once_is_the_state_of_its_objects_one_by_one(seed: int) 
         step(one_by_one)
     one_by_one.finish_listing_pods()
 
-    at_once.backlog.start()
+    at_once.start_listing()
     for step in random.Random(seed).sample(steps, len(steps)):
         step(at_once)
     at_once.finish_listing_pods()
@@ -84,7 +84,7 @@ def test_nodes_read_ahead_at_any_moments_change_nothing_of_the_state(seed: int) 
     states = []
     for moments in (0, 5):
         live = LiveState(Rules(), clock=lambda: NOW)
-        live.backlog.start()
+        live.start_listing()
         ahead = {chance.randrange(len(order)) for _ in range(moments)}
         reading: Iterator[None] = iter(())
         for number, step in enumerate(order):
@@ -105,7 +105,7 @@ def test_nodes_read_ahead_at_any_moments_change_nothing_of_the_state(seed: int) 
 
 def test_a_node_that_left_while_everything_was_listed_is_not_there() -> None:
     live = LiveState(Rules(), clock=lambda: NOW)
-    live.backlog.start()
+    live.start_listing()
     for step in everything(Population(PopulationShape(nodes=2, gpus=1, pods=2))):
         step(live)
     live.drop_node("gpu-node-00001")
@@ -127,7 +127,7 @@ def test_a_pod_with_devices_of_its_own_holds_as_much_after_a_start_as_before(res
         "status": {"phase": "Running"},
     }
     one_by_one, at_once = (LiveState(Rules(), clock=lambda: NOW) for _ in range(2))
-    at_once.backlog.start()
+    at_once.start_listing()
     for live in (one_by_one, at_once):
         for step in (*everything(population), *steps_of(PODS, LiveState.set_pod, [device])):
             step(live)

@@ -32,10 +32,7 @@ class Changes:
 
     def note(self, number: int) -> None:
         """One thing changed."""
-        if number >= len(self._stamps):
-            more = np.zeros(max(len(self._stamps), number + 1, 16), dtype=np.int64)
-            self._stamps = np.concatenate([self._stamps, more])
-        self._size = max(self._size, number + 1)
+        self._make_room_for(number)
         self.version += 1
         self._stamps[number] = self.version
         self._last.append(number)
@@ -43,13 +40,21 @@ class Changes:
             del self._last[:_KEPT]
 
     def note_all(self, numbers: Ints) -> None:
-        """Some things, which are known here, changed at once."""
+        """Some things changed at once."""
         if len(numbers) == 1:
             self.note(int(numbers[0]))
             return
+        if len(numbers):
+            self._make_room_for(int(numbers.max()))
         self.version += 1
         self._stamps[numbers] = self.version
         self._last.clear()
+
+    def _make_room_for(self, number: int) -> None:
+        if number >= len(self._stamps):
+            more = np.zeros(max(len(self._stamps), number + 1, 16), dtype=np.int64)
+            self._stamps = np.concatenate([self._stamps, more])
+        self._size = max(self._size, number + 1)
 
     def since(self, version: int) -> Ints:
         """Return what changed after a version, ascending."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vramline.model.changes import Changes
-from vramline.model.node import Node
+from vramline.model.node import HostRoom, Node
 from vramline.model.pod import HostNeeds
 from vramline.units import Mib
 
@@ -32,17 +32,25 @@ class HostColumns:
 
     def set_node(self, number: int, node: Node, taken: Sequence[HostNeeds] = ()) -> None:
         """Write a node's room with what is taken of it; other pods are taken off again by the caller."""
+        self._make_room_for(number)
+        self.changes.note(number)
+        self.cpu_milli[number], self.memory_bytes[number], self.pods[number] = _left(node.host, taken)
+
+    def set_nodes(
+        self, numbers: npt.NDArray[np.int64], rooms: Sequence[tuple[HostRoom, Sequence[HostNeeds]]]
+    ) -> None:
+        """Do the same for many nodes, each once."""
+        if rooms:
+            self._make_room_for(int(numbers.max()))
+            self.changes.note_all(numbers)
+            left = np.array([_left(room, taken) for room, taken in rooms], dtype=np.int64).T
+            self.cpu_milli[numbers], self.memory_bytes[numbers], self.pods[numbers] = left
+
+    def _make_room_for(self, number: int) -> None:
         if number >= len(self.cpu_milli):
             self.cpu_milli = _grown(self.cpu_milli, number)
             self.memory_bytes = _grown(self.memory_bytes, number)
             self.pods = _grown(self.pods, number)
-        self.changes.note(number)
-        host = node.host
-        cpu_milli = _NO_LIMIT if host.cpu_milli is None else host.cpu_milli
-        memory_bytes = _NO_LIMIT if host.memory_bytes is None else host.memory_bytes
-        self.cpu_milli[number] = cpu_milli - sum([each.cpu_milli for each in taken])
-        self.memory_bytes[number] = memory_bytes - sum([each.memory_bytes for each in taken])
-        self.pods[number] = (_NO_LIMIT if host.pods is None else host.pods) - len(taken)
 
     def only(self, number: int) -> "HostColumns":
         """Return a copy of one node's room, as that of node 0."""
@@ -70,6 +78,18 @@ class HostColumns:
 def requests_of(pods: Iterable[tuple[str, HostNeeds]]) -> dict[str, Mib]:
     """Return what pods (UID and needs) request as memory, in whole MiB; who requests none is left out."""
     return {uid: Mib(-(-needs.memory_bytes // 2**20)) for uid, needs in pods if needs.memory_bytes}
+
+
+def _left(room: HostRoom, taken: Sequence[HostNeeds]) -> tuple[int, int, int]:
+    """Return CPU, memory and pod places that are left."""
+    cpu_milli = _NO_LIMIT if room.cpu_milli is None else room.cpu_milli
+    memory_bytes = _NO_LIMIT if room.memory_bytes is None else room.memory_bytes
+    places = _NO_LIMIT if room.pods is None else room.pods
+    return (
+        cpu_milli - sum([each.cpu_milli for each in taken]),
+        memory_bytes - sum([each.memory_bytes for each in taken]),
+        places - len(taken),
+    )
 
 
 def _grown(array: npt.NDArray[np.int64], index: int) -> npt.NDArray[np.int64]:

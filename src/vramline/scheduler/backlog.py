@@ -19,6 +19,11 @@ class Backlog:
         self._placed: set[str] = set()
         """Nodes that were read ahead and have not changed since; only who is on them is to be found out."""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether nodes are to be read later."""
+        return self._names is not None
+
     def start(self) -> None:
         """Everything is about to be listed: what it means is worked out when all of it is there."""
         self._names, self._placed = set(), set()

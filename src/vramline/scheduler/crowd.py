@@ -8,8 +8,6 @@ from vramline.model.pod import HostNeeds, Pod, PodPhase
 
 __all__ = ["Crowd"]
 
-_NOWHERE = ("", HostNeeds())
-
 
 class Crowd:
     """Keeps a fleet's mix of asks and what is left of its hosts in step with pods and nodes."""
@@ -24,10 +22,23 @@ class Crowd:
         self._on: dict[str, set[str]] = {}
         self._waiting: dict[str, HostNeeds] = {}
         """What GPU pods on no node request, where that is memory: a claim may be stored for them already."""
+        self._gathers = False
+
+    def gather(self) -> None:
+        """Pods and nodes are about to come all at once: what is left of the hosts is counted after that."""
+        self._gathers = True
+
+    def count(self) -> None:
+        """All have come: say what is left of the hosts."""
+        self._gathers = False
+        nodes = list(self._fleet.nodes)
+        numbers = self._fleet.node_numbers([node.name for node in nodes])
+        self._hosts.set_nodes(numbers, [(node.host, self._taken_on(node.name)) for node in nodes])
 
     def note(self, uid: str, pod: Pod | None) -> None:
         """A pod came or changed; None: it is gone, or cannot be read."""
-        self._leave(uid)
+        if uid in self._stays:
+            self._leave(uid)
         self._waiting.pop(uid, None)
         if pod is None:
             self._asked.discard(uid)
@@ -40,26 +51,28 @@ class Crowd:
         if pod.node is not None and pod.phase is not PodPhase.FINISHED:
             self._stays[uid] = (pod.node, pod.host)
             self._on.setdefault(pod.node, set()).add(uid)
-            number = self._fleet.node_number(pod.node)
+            number = None if self._gathers else self._fleet.node_number(pod.node)
             if number is not None:
                 self._hosts.take(number, pod.host)
                 self.count_requests(pod.node)
 
     def set_node(self, node: Node) -> None:
         """A node of the fleet came or changed."""
-        number = self._fleet.node_number(node.name)
+        number = None if self._gathers else self._fleet.node_number(node.name)
         if number is not None:
-            self._hosts.set_node(number, node, [self._stays[uid][1] for uid in self._on.get(node.name, ())])
+            self._hosts.set_node(number, node, self._taken_on(node.name))
             self.count_requests(node.name)
 
+    def _taken_on(self, name: str) -> list[HostNeeds]:
+        return [self._stays[uid][1] for uid in self._on.get(name, ())]
+
     def _leave(self, uid: str) -> None:
-        name, needs = self._stays.pop(uid, _NOWHERE)
-        if name:
-            self._on[name].discard(uid)
-            number = self._fleet.node_number(name)
-            if number is not None:
-                self._hosts.give_back(number, needs)
-                self.count_requests(name)
+        name, needs = self._stays.pop(uid)
+        self._on[name].discard(uid)
+        number = None if self._gathers else self._fleet.node_number(name)
+        if number is not None:
+            self._hosts.give_back(number, needs)
+            self.count_requests(name)
 
     def count_requests(self, name: str) -> None:
         """Where the GPU takes from the machine's memory, say what pods request of it.

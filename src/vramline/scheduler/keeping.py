@@ -14,6 +14,9 @@ from vramline.telemetry.metrics import Gauge, Sample
 
 __all__ = ["Keeper"]
 
+_AFTER_READY_S = 2.0
+"""Pods that waited for the scheduler's start are decided about before anything is written down."""
+
 
 class Keeper:
     """Archive, sampler and meter of one cluster, joined."""
@@ -42,6 +45,7 @@ class Keeper:
             tasks.create_task(self.archive.run())
             if ready is not None:
                 await ready.wait()
+                await asyncio.sleep(min(_AFTER_READY_S, self._every_s))
             tasks.create_task(self._sampler.run(self._every_s))
             tasks.create_task(self._meter.run(self._every_s))
 

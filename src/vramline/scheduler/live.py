@@ -24,6 +24,7 @@ from vramline.scheduler.backlog import Backlog
 from vramline.scheduler.clocks import PodMoments
 from vramline.scheduler.crowd import Crowd
 from vramline.scheduler.nominees import Nominees
+from vramline.scheduler.own_doing import OwnDoing
 from vramline.scheduler.owners import without_cards_of_others
 from vramline.scheduler.sightings import Sightings
 from vramline.scheduler.stored_ledgers import StoredLedgers, is_older
@@ -36,8 +37,6 @@ from vramline.wire.pods import PodSighting, read_sighting
 from vramline.wire.report_v1alpha1 import GpuReport
 
 __all__ = ["LiveState"]
-
-_AT_FIRST, _THEN = {PodPhase.PENDING, PodPhase.BOUND}, {PodPhase.BOUND, PodPhase.RUNNING}
 
 
 class LiveState:
@@ -77,6 +76,9 @@ class LiveState:
         self._under_way: dict[str, Reservation] = {}
         self._missed_at: dict[str, float] = {}
         self._broken: dict[str, dict[str, str]] = {}
+        self._doing = OwnDoing(
+            self.fleet, self._ledgers, self._pods, self._under_way, self._claims_stored_for
+        )
         self._crowd = Crowd(self.fleet)
         self.nominees = Nominees(rules)
         self._advances = Advances()
@@ -164,7 +166,7 @@ class LiveState:
     def set_ledger(self, ledger: GpuLedger) -> None:
         """A ledger was written, by us or by another leader. A watch that lags behind changes nothing."""
         known = self.ledger_of(ledger.node)
-        if self._ledgers.replace(ledger, now=self.now()) and not self._adds_what_is_held(known, ledger):
+        if self._ledgers.replace(ledger, now=self.now()) and not self._doing.adds_what_is_held(known, ledger):
             self._rebuild(ledger.node)
 
     def drop_ledger(self, name: str) -> None:
@@ -179,6 +181,9 @@ class LiveState:
     def see_pod(self, seen: PodSighting) -> None:
         """A pod was created or changed. One of ours that cannot be read freezes its node, and only that."""
         uid = seen.uid
+        if self.backlog.is_open and seen.pod is not None and not self._knows(uid):
+            self._see_first(seen, seen.pod)
+            return
         if is_older(seen.version, self._versions.get(uid, "")):
             return  # a watch that lags behind what was read directly
         before, was = self._node_of(uid), self._pods.get(uid)
@@ -196,11 +201,29 @@ class LiveState:
         self._move(uid, before, after := self._node_of(uid))
         pod = self._pods.get(uid)
         self._note(uid, pod)
-        if was is not None and pod is not None and self._is_bound_as_promised(was, pod):
+        if was is not None and pod is not None and self._doing.is_bound_as_promised(was, pod):
             adopt_bound_pod(self.fleet, pod, self.rules, self._claims_stored_for(uid, after))
             return
         for name in {before, after, *self._ledgers.nodes_of(uid)} - {""}:
             self._rebuild(name)
+
+    def _see_first(self, seen: PodSighting, pod: Pod) -> None:
+        """Do the same for a pod that nothing is known of, one of many that are listed."""
+        uid, node = seen.uid, pod.node
+        self._versions[uid] = seen.version
+        self._pods[uid] = pod = self._moments.date(pod, now=self.now())
+        self._missed_at.pop(uid, None)
+        if node is None or pod.advances:
+            self._note(uid, pod)
+        else:
+            self._crowd.note(uid, pod)
+        named = self._ledgers.nodes_of(uid)
+        if node is not None:
+            self._on_node.setdefault(node, set()).add(uid)
+            named = {node, *named}
+        self._ledgers.doubt(uid)
+        for name in named:
+            self.backlog.takes(name, changed=False)
 
     def drop_pod(self, uid: str) -> None:
         """A pod's object is gone; what it held is held until the card shows it free."""
@@ -214,9 +237,16 @@ class LiveState:
         for name in {before, *self._ledgers.nodes_of(uid)} - {""}:
             self._rebuild(name)
 
+    def start_listing(self) -> None:
+        """Everything is about to be told: what it means is worked out when all of it is there."""
+        self._crowd.gather()
+        self.backlog.start()
+
     def finish_listing(self) -> None:
         """All four kinds were listed, and `backlog` knows about which nodes."""
-        self.backlog.finish(self.fleet, self._read_node, self._rebuild)
+        self._crowd.count()
+        settle = self._rebuild if self.fleet.ledger.version else self._settle
+        self.backlog.finish(self.fleet, self._read_node, settle)
 
     def read_ahead(self) -> Iterator[None]:
         """Read nodes before all is listed, some at every step. Who is on them counts from the end on."""
@@ -277,7 +307,7 @@ class LiveState:
         """The bind is over, well or badly; from now on only what is stored counts."""
         reservation = self._under_way.pop(pod_uid, None)
         self._advances.end(pod_uid)
-        if reservation is not None and not self._is_stored(reservation):
+        if reservation is not None and not self._doing.is_stored(reservation):
             self._rebuild(reservation.node)
 
     def nodes_promised_to(self, pod_uid: str) -> list[str]:
@@ -366,10 +396,15 @@ class LiveState:
 
     def _rebuild(self, name: str) -> None:
         """Derive a node's claims anew."""
+        if not self.backlog.takes(name, changed=False):
+            self.fleet.clear_claims_of_node(name)
+            self._settle(name)
+
+    def _settle(self, name: str) -> None:
+        """Derive the claims of a node on which none are counted."""
         node = self.fleet.node(name)
-        if self.backlog.takes(name, changed=False) or node is None:
+        if node is None:
             return
-        self.fleet.clear_claims_of_node(name)
         if node.problem is not None and node.problem.kind is ProblemKind.FROZEN:
             self.fleet.set_node(msgspec.structs.replace(node, problem=None))
         stored = self._stored_claims(name)
@@ -398,45 +433,6 @@ class LiveState:
             or pod.holds_devices
             or pod.reserves_group is not None
         )
-
-    # Three changes are by far the most frequent, and each is our own doing: a claim that is held was stored,
-    # the bind that held it is over, the pod is bound to the cards it was promised, or runs. They change one
-    # pod's claims or nothing; deriving the whole node anew would say the same.
-
-    def _adds_what_is_held(self, known: GpuLedger, ledger: GpuLedger) -> bool:
-        """Whether a ledger differs from the one before only by claims that binds under way hold already."""
-        node = self.fleet.node(ledger.node)
-        if node is None or node.problem is not None:
-            return False
-        before = set(known.claims)
-        added = [claim for claim in ledger.claims if claim not in before]
-        return len(before) + len(added) == len(ledger.claims) and all(map(self._is_held_so, added))
-
-    def _is_held_so(self, claim: Claim) -> bool:
-        pod, uid = self._pods.get(claim.pod_uid), claim.pod_uid
-        waits = pod is not None and pod.phase is PodPhase.PENDING and uid in self._under_way
-        return waits and claim in self.fleet.ledger.of_pod(uid)
-
-    def _is_stored(self, reservation: Reservation) -> bool:
-        """Whether all that a bind held is in the ledger, for a pod that is there."""
-        pod = self._pods.get(reservation.claims[0].pod_uid)
-        if pod is None or pod.node not in {None, reservation.node}:
-            return False
-        let_go, stored = self._ledgers.are_let_go(reservation.node), self.ledger_of(reservation.node).claims
-        return pod.uid not in let_go and all(claim in stored for claim in reservation.claims)
-
-    def _is_bound_as_promised(self, was: Pod, pod: Pod) -> bool:
-        """Whether a pod is now bound to, or runs on, exactly the cards that it holds."""
-        if pod.node is None or was.node not in {None, pod.node}:
-            return False
-        if was.phase not in _AT_FIRST or pod.phase not in _THEN:
-            return False
-        node, stored = self.fleet.node(pod.node), self._claims_stored_for(pod.uid, pod.node)
-        if node is None or node.problem is not None or self._ledgers.nodes_of(pod.uid) != {pod.node}:
-            return False
-        told = {share.uuid for share in pod.allocation.gpus} if pod.allocation is not None else set()
-        held = {claim.gpu for claim in self.fleet.ledger.of_pod(pod.uid)}
-        return bool(told) and told == held == {claim.gpu for claim in stored}
 
     def _holds(self, claim: Claim) -> bool:
         return any(held.gpu == claim.gpu for held in self.fleet.ledger.of_pod(claim.pod_uid))
@@ -480,6 +476,9 @@ class LiveState:
         if ended_at is None:
             ended_at = self._missed_at.setdefault(pod.uid, self.now())
         return msgspec.structs.replace(pod, phase=PodPhase.RELEASING, ended_at=ended_at)
+
+    def _knows(self, uid: str) -> bool:
+        return uid in self._versions or uid in self._unreadable
 
     def _node_of(self, uid: str) -> str:
         pod = self._pods.get(uid)

@@ -49,7 +49,7 @@ class Feeds:
 
     async def run(self) -> None:
         """Follow all kinds until cancelled. What the lists mean is worked out when all are there."""
-        self._live.backlog.start()
+        self._live.start_listing()
         self._kinds = 4 if self._binding is None else 5
         async with asyncio.TaskGroup() as tasks:
             self._ahead = lambda: tasks.create_task(self._read_ahead())

@@ -144,7 +144,7 @@ async def read_cluster(client: KubeClient, settings: Settings) -> ClusterReading
         adopts_all=settings.adoption is Adoption.ALL,
         pool=pool_from(settings),
     )
-    live.backlog.start()
+    live.start_listing()
     for report in reports.items:
         live.set_report(report.value)
     for ledger in ledgers.items:

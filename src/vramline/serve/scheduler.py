@@ -325,9 +325,9 @@ async def _reap(committer: Committer, live: LiveState, feeds: Feeds, recorder: R
     await feeds.synced.wait()
     _spare_the_collector()
     while True:
+        await asyncio.sleep(_REAP_EVERY_S)
         await committer.reap()
         if committer.leads():
             grace_s, max_age_s = live.release_grace_s, live.rules.max_age_s
             for ghost in find_ghosts(live.fleet, now=live.now(), max_age_s=max_age_s, after_s=grace_s):
                 recorder.record(notice_of_ghost(ghost))
-        await asyncio.sleep(_REAP_EVERY_S)

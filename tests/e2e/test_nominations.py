@@ -73,10 +73,13 @@ def test_pods_that_wait_go_where_they_were_nominated_for_one_write_more(
     assert {pod: bound[pod] for pod in told} == told
     counted = writes.of(OURS)
     ledgers = counted.pop("update gpuledgers", 0) + counted.pop("create gpuledgers", 0)
-    assert counted == {"create pods/binding": WAITING, "patch pods/status": WAITING - HEAD}
+    hints = counted.pop("patch pods/status")
+    assert counted == {"create pods/binding": WAITING}
+    # Those left alone may be told after all, while kube-scheduler waits at the first pod that was not.
+    assert WAITING - HEAD <= hints < WAITING
     assert 0 < ledgers <= WAITING
     assert nominations(admin, others) == {}
-    assert f'vramline_nominations_total{{result="written"}} {WAITING - HEAD}.0' in metrics
+    assert f'vramline_nominations_total{{result="written"}} {hints}.0' in metrics
 
 
 def test_where_it_is_switched_off_nobody_is_nominated(plane: ControlPlane, admin: httpx.Client) -> None:

@@ -333,3 +333,54 @@ def test_foresight_counts_cpu_and_places_of_the_host() -> None:
     nodes = [plan.node if plan is not None else None for plan in map(ahead.place, pods)]
 
     assert nodes == ["n0", "n1", None]
+
+
+def test_kube_scheduler_waits_at_a_filter_until_the_pods_behind_are_told() -> None:
+    world = World(nodes=8)
+    for number in range(8):
+        world.add(number)
+    world.step()  # hints are being written from here on
+
+    async def story() -> None:
+        for number in range(8, 12):
+            world.add(number)
+        world.nominator.tried("uid-8")
+        waiting = asyncio.create_task(world.nominator.get_ahead("uid-8"))
+        await asyncio.sleep(0)
+        await world.nominator.step()
+        world.now += 0.06  # nobody comes any more
+        await asyncio.wait_for(waiting, 60.0)
+
+    asyncio.run(story())
+
+    # Nobody is left alone: kube-scheduler waited. Who waited got none, it would have been in the way.
+    assert [uid for uid, _ in world.store.hints][7:] == ["uid-0", "uid-9", "uid-10", "uid-11"]
+    assert world.tallies.of(Happening.HELD, "nobody left") == 1
+
+
+@pytest.mark.parametrize("why", ["not leading", "nothing is being written", "gone"])
+def test_a_filter_is_answered_at_once_where_no_hints_are_on_their_way(why: str) -> None:
+    world = World(nodes=8)
+    for number in range(8):
+        world.add(number)
+    if why != "nothing is being written":
+        world.step()
+    world.leads = why != "not leading"
+
+    asyncio.run(world.nominator.get_ahead("uid-none" if why == "gone" else "uid-7"))
+
+    assert not any(world.tallies.of(Happening.HELD, how) for how in ("ahead", "nobody left", "in vain"))
+
+
+def test_pods_that_fit_nowhere_do_not_keep_hints_from_those_behind_them() -> None:
+    world = World(nodes=8)
+    for number in range(450):
+        world.add(number, mib=CARD_MIB + 1)
+    assert world.step() == []
+    for number in range(450, 460):
+        world.add(number)
+
+    world.step()  # of those that fit nowhere the rest
+    hints = [*world.store.hints, *world.step()]
+
+    assert {uid for uid, _ in hints} == {f"uid-{number}" for number in range(450, 460)}

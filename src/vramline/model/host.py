@@ -52,6 +52,13 @@ class HostColumns:
             self.memory_bytes = _grown(self.memory_bytes, number)
             self.pods = _grown(self.pods, number)
 
+    def copy(self) -> "HostColumns":
+        """Return the same room, to try something on."""
+        copy = HostColumns(0)
+        copy.cpu_milli, copy.memory_bytes = self.cpu_milli.copy(), self.memory_bytes.copy()
+        copy.pods = self.pods.copy()
+        return copy
+
     def only(self, number: int) -> "HostColumns":
         """Return a copy of one node's room, as that of node 0."""
         alone = HostColumns(1)

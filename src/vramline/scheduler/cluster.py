@@ -87,6 +87,7 @@ class RealCluster:
         """Take back what an earlier attempt promised to an unbound pod and did not keep."""
         if self.nominator is not None:
             self.nominator.tried(pod_uid)
+            await self.nominator.get_ahead(pod_uid)
         await self.committer.recall(pod_uid)
 
     async def bind(self, pod_uid: str, node: str) -> BindOutcome:

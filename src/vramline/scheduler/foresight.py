@@ -12,7 +12,7 @@ from vramline.model.ask import Ask, PolicyName
 from vramline.model.decision import Decision
 from vramline.model.host import HostColumns
 from vramline.model.ledger import Reservation
-from vramline.model.pod import Pod, PodPhase
+from vramline.model.pod import Pod
 from vramline.model.reason import FITS
 from vramline.scheduler.live import LiveState
 
@@ -29,7 +29,9 @@ class Foresight:
         self._live = live
         self._fleet = live.fleet.copy()
         self._now = live.now()
-        self._hosts = _count_hosts(live)
+        self._hosts = (
+            HostColumns(live.fleet.node_count) if live.fleet.hosts is None else live.fleet.hosts.copy()
+        )
         self._wishes: dict[bytes, npt.NDArray[np.int8]] = {}
         self._nowhere: set[bytes] = set()
         self._last: dict[bytes, Reservation] = {}
@@ -93,19 +95,6 @@ class Foresight:
             and hosts.cpu_milli[number] >= needs.cpu_milli
             and hosts.memory_bytes[number] >= needs.memory_bytes
         )
-
-
-def _count_hosts(live: LiveState) -> HostColumns:
-    """Return what is left of every node besides its cards."""
-    hosts = HostColumns(max(1, live.fleet.node_count))
-    for node in live.fleet.nodes:
-        if (number := live.fleet.node_number(node.name)) is not None:
-            hosts.set_node(number, node)
-    for pod in live.pods.values():
-        number = None if pod.node is None else live.fleet.node_number(pod.node)
-        if number is not None and pod.phase is not PodPhase.FINISHED:
-            hosts.take(number, pod.host)
-    return hosts
 
 
 def _kind_of(pod: Pod, ask: Ask) -> bytes:

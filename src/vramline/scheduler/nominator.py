@@ -7,6 +7,7 @@ the node does not do, kube-scheduler looks at the others as it would have anyway
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 import msgspec
@@ -15,6 +16,7 @@ import structlog
 from vramline.model.ledger import Reservation
 from vramline.model.pod import Pod, PodPhase
 from vramline.scheduler.foresight import Foresight
+from vramline.scheduler.head_start import HeadStart
 from vramline.scheduler.live import LiveState
 from vramline.scheduler.store import Conflict, HintStore, Unclear
 from vramline.telemetry.tallies import Happening, Tallies
@@ -23,6 +25,8 @@ from vramline.wire.kubernetes import PodObject
 __all__ = ["HintRules", "Nominator"]
 
 _LOOK_EVERY_S = 0.25
+_AT_LEAST_APART_S = 0.1
+"""Looks that somebody waits for: at 5,000 nodes each costs tens of milliseconds."""
 _MOST_A_LOOK = 400
 """Many more than kube-scheduler takes until the next look: else it would come to pods without a hint."""
 _AT_ONCE = 16
@@ -79,15 +83,25 @@ class Nominator:
         self._planned: dict[str, Reservation] = {}
         """By pod, what stands behind a nomination of ours that is stored."""
         self._nowhere: set[str] = set()
-        """Pods that fitted nowhere at the last look."""
-        self._look_again_at = 0.0
+        """Pods that fitted nowhere when they were last planned."""
+        self._plan_all_at = 0.0
+        """When those are planned again."""
         self._under_way: dict[str, asyncio.Event] = {}
         self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._head_start = HeadStart(lambda: live.nominees.arrivals, self._tallies, clock=clock)
         self._log = structlog.get_logger()
 
     def tried(self, pod_uid: str) -> None:
         """Hear that kube-scheduler tries a pod: a hint would come too late, and in the way of its bind."""
         self._tried[pod_uid] = self._clock()
+        self._head_start.tried(pod_uid)
+
+    async def get_ahead(self, pod_uid: str) -> None:
+        """Wait at a filter, for a moment, while pods that kube-scheduler takes next are told their nodes."""
+        pod = self._live.pods.get(pod_uid)
+        if pod is not None and self._leads():
+            lacks_a_hint = _wants_a_hint(pod) and pod_uid not in self._nowhere
+            await self._head_start.wait(told=not lacks_a_hint, owed=self._owes)
 
     async def settle(self, pod_uid: str) -> None:
         """Wait for a nomination of a pod that is being written: it gives the pod another version."""
@@ -98,7 +112,9 @@ class Nominator:
     async def run(self) -> None:
         """Look every now and then, until cancelled."""
         while True:
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_AT_LEAST_APART_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._head_start.wanted.wait(), _LOOK_EVERY_S - _AT_LEAST_APART_S)
             if self._leads():
                 await self.step()
 
@@ -108,9 +124,12 @@ class Nominator:
         nodes = self._live.fleet.node_count
         if nodes < self._rules.nodes or not self._live.pods_are_complete:
             return 0
-        queue, head = self._queue(), self._rules.left_alone(nodes)
-        waiting = [pod for pod in queue[head:] if _wants_a_hint(pod)]
-        if len(queue) < self._rules.waiting or not self._is_worth_a_look(waiting):
+        # While kube-scheduler waits it takes nobody before a hint arrives.
+        head = 0 if self._head_start.wanted.is_set() else self._rules.left_alone(nodes)
+        queue = self._queue()
+        waiting = self._to_be_planned(queue[head:])
+        few = len(queue) < self._rules.waiting and not self._head_start.is_under_way()
+        if few or not waiting:  # at 5,000 nodes a look costs 30 ms
             return 0
         before, foresight = self._written(), Foresight(self._live)
         for pod in queue[:head]:
@@ -118,8 +137,6 @@ class Nominator:
                 foresight.place(pod)  # it goes before the others, and takes its place without a hint
         wrong = [uid for uid, planned in self._planned.items() if not self._stands(foresight, uid, planned)]
         waiting = [*(self._live.pods[uid] for uid in wrong), *waiting]
-        self._nowhere.clear()
-        self._look_again_at = self._clock() + _FRUITLESS_S
         async with asyncio.TaskGroup() as writes:
             for place, pod in enumerate(waiting[:_MOST_A_LOOK], start=1):
                 if place % _BREATH == 0:
@@ -134,11 +151,12 @@ class Nominator:
             self._log.info("nominated.ahead", pods=written, waiting=len(waiting))
         return written
 
-    def _is_worth_a_look(self, waiting: list[Pod]) -> bool:
-        """Whether one of these may get a hint: at 5,000 nodes a look costs 30 ms."""
-        return bool(waiting) and (
-            self._clock() >= self._look_again_at or any(pod.uid not in self._nowhere for pod in waiting)
-        )
+    def _to_be_planned(self, queue: list[Pod]) -> list[Pod]:
+        """Return who could be told a node; who fitted nowhere is planned again every now and then."""
+        if self._clock() >= self._plan_all_at:
+            self._nowhere.clear()
+            self._plan_all_at = self._clock() + _FRUITLESS_S
+        return [pod for pod in queue if _wants_a_hint(pod) and pod.uid not in self._nowhere]
 
     def _written(self) -> int:
         return self._tallies.of(Happening.NOMINATIONS, "written")
@@ -151,6 +169,7 @@ class Nominator:
             pod = pods.get(uid)
             if pod is None or pod.phase is not PodPhase.PENDING or pod.nominated != planned.node:
                 del self._planned[uid]
+        self._head_start.keep(self._planned.keys())
 
     def _queue(self) -> list[Pod]:
         """Return the pods that kube-scheduler has still to try, about in the order in which it will."""
@@ -168,6 +187,18 @@ class Nominator:
             and uid not in self._tried
             and not self._live.is_held(uid)
             and not self._live.nodes_promised_to(uid)
+        )
+
+    def _owes(self) -> bool:
+        """Whether pods are still to come that could be told a node and were not yet."""
+        return any(map(self._is_owed, self._live.nominees.waiting.values()))
+
+    def _is_owed(self, pod: Pod) -> bool:
+        return (
+            pod.uid not in self._tried
+            and pod.uid not in self._nowhere
+            and pod.scheduler == self._rules.scheduler_name
+            and _wants_a_hint(pod)
         )
 
     def _stands(self, foresight: Foresight, uid: str, planned: Reservation) -> bool:
@@ -196,6 +227,7 @@ class Nominator:
         self._tallies.count(Happening.NOMINATIONS, "written")
         self._planned[pod.uid] = planned
         self._live.set_pod(stored)
+        self._head_start.told(pod.uid)
 
 
 def _wants_a_hint(pod: Pod) -> bool:

@@ -30,6 +30,8 @@ class Nominees:
         self._rules = rules
         self.waiting: dict[str, Pod] = {}
         """All pods that ask for GPUs and are on no node, those that came first first."""
+        self.arrivals = 0
+        """How often a pod began to wait."""
         self._pods: dict[str, Pod] = {}
 
     def __len__(self) -> int:
@@ -39,6 +41,7 @@ class Nominees:
         """A pod changed; None: it is gone or cannot be read."""
         waits = pod is not None and pod.phase is PodPhase.PENDING and pod.ask is not None
         if pod is not None and waits:
+            self.arrivals += uid not in self.waiting
             self.waiting[uid] = pod
         else:
             self.waiting.pop(uid, None)

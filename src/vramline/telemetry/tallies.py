@@ -37,6 +37,11 @@ class Happening(enum.Enum):
         "Pods for which kube-scheduler was to be told ahead which node to try first.",
         ("result",),
     )
+    HELD = (
+        "vramline_filters_held_total",
+        "Filters that were answered later, while pods behind were told their nodes.",
+        ("result",),
+    )
 
     @property
     def metric(self) -> str:

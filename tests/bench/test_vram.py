@@ -84,3 +84,11 @@ def left_before(log: list[LogEntry], card: str) -> int:
     there = sorted((entry for entry in here if entry.who not in gone), key=lambda entry: entry.who)
     by_pod = itertools.groupby(there, key=lambda entry: entry.who)
     return USABLE[card] - sum(max(entry.mib for entry in entries) for _, entries in by_pod)
+
+
+def test_a_pod_that_is_promised_a_card_twice_holds_both() -> None:
+    log = [LogEntry(0, "promised", "pod", "b", 40), LogEntry(1, "promised", "pod", "b", 10)]
+
+    found = find_over_commits(USABLE, [*log, LogEntry(2, "promised", "next", "b", 11)])
+
+    assert [(each.who, each.short) for each in found] == [("next", 1)]

@@ -36,7 +36,7 @@ def find_over_commits(usable: Mapping[str, int], log: Iterable[LogEntry]) -> lis
     """Return every promise of more than was left.
 
     A pod holds the larger of what it was promised and what it took, from the promise until the card has its
-    memory back; a stranger holds what it took.
+    memory back; promised twice on a card, it holds both. A stranger holds what it took.
     """
     held: dict[str, dict[str, int]] = defaultdict(dict)
     found = []
@@ -46,7 +46,7 @@ def find_over_commits(usable: Mapping[str, int], log: Iterable[LogEntry]) -> lis
             left = usable[entry.card] - sum(on_card.values())
             if entry.what == "promised" and entry.mib > left:
                 found.append(OverCommit(entry.at, entry.who, entry.card, entry.mib - left))
-            on_card[entry.who] = entry.mib
+            on_card[entry.who] = on_card.get(entry.who, 0) + entry.mib
         elif entry.what == "took":
             on_card[entry.who] = max(on_card[entry.who], entry.mib)
         else:

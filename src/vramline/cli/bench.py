@@ -12,7 +12,7 @@ from vramline.bench.decide import DecideFigures, DecideReport, measure_decide
 from vramline.bench.estimate import EstimateReport, compare_runs
 from vramline.bench.manifests import ClusterShape
 from vramline.bench.openb import LogLine, OpenbReport, copy_nodes, read_trace, replay, write_lines
-from vramline.bench.openb_check import check_log
+from vramline.bench.openb_check import check_log, check_report
 from vramline.bench.simulate import SimulateFigures, measure_simulate
 from vramline.cli.apps import examples, new_app
 from vramline.cli.bench_all import EXAMPLES as ALL_EXAMPLES
@@ -209,11 +209,14 @@ def openb(  # noqa: PLR0913 — one parameter an option
         )
     if log is not None:
         write_lines(log, lines)
-    found = check_log(workload, lines)
+    broken = [f"pod {each.i} ({each.pod}) {each.what}" for each in check_log(workload, lines)]
+    wrong = check_report(workload, lines, report)
     print_data(report, output, table=lambda: _print_openb(report))
-    for each in found[:10]:
-        typer.echo(f"broke a rule: pod {each.i} ({each.pod}) {each.what}", err=True)
-    if found:
+    for what in broken[:10]:
+        typer.echo(f"broke a rule: {what}", err=True)
+    for what in wrong:
+        typer.echo(f"a figure is wrong: {what}", err=True)
+    if broken or wrong:
         raise typer.Exit(1)
 
 

@@ -125,20 +125,28 @@ def _clustering(fleet: Fleet, room: Room, ask: Ask | None) -> Parts:
 
 
 def _packing(fleet: Fleet, room: Room, ask: Ask | None) -> Floats:
+    """100 less a tenth of the percentage left of shared cards; 50 less free cards taken; 33 less all cards.
+
+    These are points where shared cards do, where free cards of a used node are needed, and of an untouched
+    node. The tightest cards are taken.
+    """
     columns = fleet.columns
     if ask is None or not len(columns):
         return np.zeros(len(room.gpu_left))
     promise, left = columns.promise, np.maximum(columns.free_books, 0)
     untouched = columns.per_block(left >= promise)
-    nodes_untouched = untouched == columns.widths
-    points = np.where(nodes_untouched, 33.0 - untouched, np.maximum(33.0, 50.0 - untouched))
-    if _is_share(fleet, ask):
-        size = sizes_on_kinds(columns, class_of(ask))[columns.kind]
-        shared = (left < promise) & (left >= size)
-        percent = np.where(shared, left * 100 // np.maximum(promise, 1), 2**20)
-        tightest = columns.lowest_per_block(percent)
-        points = np.where(tightest < 2**20, np.maximum(50.0, 100.0 - tightest), points)
-    return points
+    fits = np.flatnonzero(left >= sizes_on_kinds(columns, class_of(ask))[columns.kind])
+    taken = fits[np.lexsort((left[fits], columns.block[fits]))]
+    block = columns.block[taken]
+    taken = taken[np.arange(len(block)) - np.searchsorted(block, block) < ask.gpus]
+    block, is_free, blocks = columns.block[taken], left[taken] >= promise[taken], len(room.gpu_left)
+    free = np.bincount(block, weights=is_free, minlength=blocks)
+    percent = np.bincount(block, weights=left[taken] * 100 // np.maximum(promise[taken], 1), minlength=blocks)
+    return np.select(
+        [untouched == columns.widths, free > 0],
+        [33.0 - untouched, np.maximum(33.0, 50.0 - free)],
+        default=np.maximum(50.0, 100.0 - percent // 10),
+    )
 
 
 def _random(fleet: Fleet, ask: Ask | None, cpu: int) -> Floats:

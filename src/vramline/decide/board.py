@@ -21,7 +21,7 @@ from vramline.decide.filters import (
 from vramline.decide.fragments import Cards, OnKinds, cost_in_steps, weigh_sets, weigh_singles
 from vramline.decide.loans import Loans
 from vramline.decide.prospects import Prospects, can_look_ahead
-from vramline.decide.realtime import Look, prefer
+from vramline.decide.realtime import Look, only_tier, prefer
 from vramline.decide.scene import Rows, Scene
 from vramline.decide.scores import TIER, UNREACHABLE, card_costs, chosen_cost, with_tiers
 from vramline.decide.weighing import (
@@ -48,11 +48,14 @@ _NEAR = np.arange(len(Reason) + 1, dtype=np.int8)
 _NEAR[[CODE_OF[Reason.INSUFFICIENT_VRAM], CODE_OF[Reason.GPU_TOO_SMALL]]] = FITS
 """Code by code: what is left of it if memory is all that a card lacks."""
 _TOO_FEW = np.int8(CODE_OF[Reason.NOT_ENOUGH_GPUS])
+_NO_VRAM = np.int8(CODE_OF[Reason.INSUFFICIENT_VRAM])
 
 _FEW = 64
 """So many cards are weighed as they are; among more it pays to leave out those that are alike."""
 _AT_ONCE = 1_024
 """So many cards are weighed at once: what comes up in between stays in the processor's caches."""
+_SINGLE = 24
+"""So many cards are compared one by one: quicker than sorting them by array."""
 _MOST_BITS = 40
 """So many cards of a node are told apart by the bits of a number."""
 _WIDEST = 2**16
@@ -73,6 +76,8 @@ class _Part(NamedTuple):
     sizes: Ints
     left: Ints
     codes: Codes
+    by_memory: bool
+    """Whether cards that do not fit lack memory and nothing else."""
 
     def fitting(self) -> tuple[Ints, Cards]:
         """Return the cards that fit: which rows of the part they are, and what they are like."""
@@ -102,10 +107,14 @@ class Board:
         self.meaning = _NOTHING
         """What the ask is to each kind of card, if the policy thinks ahead."""
         self.loans = Loans()
-        self._final = refuse_for_good(columns, ask, self.sizes)
+        final = refuse_for_good(columns, ask, self.sizes)
+        self._final = final if final.any() else None
+        self._nodes = columns.node_of_block.copy()  # as long as there is this board, no block gets another
+        self._has_idle = bool((self._nodes < 0).any())
         self._verdicts = np.zeros(blocks, dtype=np.int8)
         self._costs = np.zeros(blocks, dtype=np.int64)
         self._open: Codes | None = None
+        self._has_closed = True
         self._prospects: Prospects | None = None
         self._seen = 0
 
@@ -133,7 +142,7 @@ class Board:
             part = self._part(fleet, scene, ask, blocks, now=now)
             self._judge(part, ask, outlook, scene.states(fleet.columns) if len(blocks) >= MANY else None)
         self._seen = scene.changes.version
-        self._tell_nodes(fleet, is_open, blocks)
+        self._tell_nodes(is_open, blocks)
 
     def _look_ahead(self, fleet: Fleet, scene: Scene, ask: Ask) -> Outlook | None:
         """Think of the pods to come, if the policy does; other prospects than before make all costs void."""
@@ -148,20 +157,26 @@ class Board:
     def _part(self, fleet: Fleet, scene: Scene, ask: Ask, blocks: Ints, *, now: float) -> _Part:
         columns, rows = fleet.columns.part(blocks)
         look, sizes = scene.look_at(columns, rows, now=now), self.sizes[rows]
-        codes = refuse_for_now(look, ask, sizes, self._final[rows])
-        return _Part(blocks, columns, rows, look, sizes, scene.left[rows], codes)
+        final = None if self._final is None else self._final[rows]
+        codes, by_memory = refuse_for_now(look, ask, sizes, final)
+        return _Part(blocks, columns, rows, look, sizes, scene.left[rows], codes, by_memory)
 
     def _judge(self, part: _Part, ask: Ask, outlook: Outlook | None, states: Ints | None) -> None:
         blocks, columns = part.blocks, part.columns
         fitting = fitting_cards(columns, ask, part.codes)
         self.row_codes[part.rows], self.fitting[blocks] = part.codes, fitting
         fits = fitting >= ask.gpus
-        self.lacking[blocks], self._verdicts[blocks] = 0, FITS
-        if np.count_nonzero(fits) < len(blocks):
+        if np.count_nonzero(fits) == len(blocks):
+            self.lacking[blocks], self._verdicts[blocks] = 0, FITS
+        else:
             short = shortfall(part.sizes, part.look.free)
-            nearest = _TOO_FEW if ask.gpus > 1 else node_code_of_cards(columns, part.codes, short)
-            self.lacking[blocks] = chosen_cost(columns, ask, _NEAR[part.codes], short)
-            self._verdicts[blocks] = np.where(fits, np.int8(FITS), nearest)
+            if part.by_memory and ask.gpus == 1:
+                self.lacking[blocks] = columns.lowest_per_block(short)
+                self._verdicts[blocks] = ~fits * _NO_VRAM
+            else:
+                nearest = _TOO_FEW if ask.gpus > 1 else node_code_of_cards(columns, part.codes, short)
+                self.lacking[blocks] = chosen_cost(columns, ask, _NEAR[part.codes], short)
+                self._verdicts[blocks] = np.where(fits, np.int8(FITS), nearest)
         if outlook is not None and ask.gpus == 1:
             self._weigh_one(part, ask, outlook, states)
         elif outlook is not None:
@@ -173,12 +188,13 @@ class Board:
         here, cards = part.fitting()
         if not len(here):
             return
-        tiers = prefer(part.look, part.sizes)[here]
+        tiers = self._tiers(part, here)
         if len(here) > _FEW:
             some = _unlike_the_one_before(cards, tiers)
-            here, tiers, cards = here[some], tiers[some], cards.some(some)
-        tiers, local = tiers * TIER, cards.block
-        cards = cards._replace(block=part.blocks[local])
+            here, cards = here[some], cards.some(some)
+            tiers = tiers if isinstance(tiers, int) else tiers[some]
+        local = cards.block
+        cards = Cards(part.blocks[local], cards.left, cards.kind, cards.size)
         if states is None:
             costs = self._cost_of(outlook, cards)
         else:
@@ -187,14 +203,19 @@ class Board:
                 states[cards.block] * _WIDEST + place, return_index=True, return_inverse=True
             )
             costs = self._cost_of(outlook, cards.some(first))[like]
-        order = costs = tiers + costs
+        order = costs = costs + tiers
         if ask.gpu_policy is not None and ask.gpu_policy is not self.policy:
-            order = tiers + card_costs(part.look, ask.gpu_policy, part.sizes)[here]
+            order = card_costs(part.look, ask.gpu_policy, part.sizes)[here] + tiers
         best = _first_lowest(local, order)
         chosen = cards.block[best]
         self._costs[chosen] = costs[best]
         rows = part.rows
         self.picks[chosen] = here[best] + (rows.start or 0) if isinstance(rows, slice) else rows[here[best]]
+
+    def _tiers(self, part: _Part, here: Ints) -> Ints | int:
+        """Return what the tiers of these rows of a part add to their costs; one number: the same for all."""
+        tier = only_tier(part.look)
+        return prefer(part.look, part.sizes)[here] * TIER if tier is None else tier * TIER
 
     def _cost_of(self, outlook: Outlook, cards: Cards) -> Ints:
         if len(cards.block) > _AT_ONCE:
@@ -225,21 +246,23 @@ class Board:
         terms = weigh_sets(outlook.prospects, outlook.standing.of(blocks), taken, self.meaning)
         return cost_in_steps(self.policy, outlook.prospects, terms)
 
-    def _tell_nodes(self, fleet: Fleet, is_open: Codes, blocks: Ints) -> None:
+    def _tell_nodes(self, is_open: Codes, blocks: Ints) -> None:
         """Bring codes and scores of nodes in line with those of their blocks."""
-        nodes = fleet.columns.node_of_block
         if is_open is not self._open:
-            blocks = (nodes >= 0).nonzero()[0]
+            blocks = (self._nodes >= 0).nonzero()[0]
             self.node_codes = is_open.copy()
             self.scores = None
             if self._prospects is not None:
                 self.scores = np.full(len(is_open), -UNREACHABLE, dtype=np.int64)
-            self._open = is_open
-        nodes = nodes[blocks]
-        if np.count_nonzero(nodes < 0):
+            self._open, self._has_closed = is_open, bool(is_open.any())
+        nodes = self._nodes[blocks]
+        if self._has_idle and np.count_nonzero(nodes < 0):
             nodes, blocks = nodes[nodes >= 0], blocks[nodes >= 0]
-        closed = is_open[nodes]
-        self.node_codes[nodes] = np.where(closed, closed, self._verdicts[blocks])
+        verdicts = self._verdicts[blocks]
+        if self._has_closed:
+            closed = is_open[nodes]
+            verdicts = np.where(closed, closed, verdicts)
+        self.node_codes[nodes] = verdicts
         if self.scores is not None:
             self.scores[nodes] = -self._costs[blocks]
 
@@ -294,20 +317,30 @@ def _alike(part: _Part, states: Ints) -> tuple[Ints, Ints] | None:
     return first, like
 
 
-def _unlike_the_one_before(cards: Cards, tiers: Ints) -> Ints:
+def _unlike_the_one_before(cards: Cards, tiers: Ints | int) -> Ints:
     """Leave out cards that are like the one before them on the same node: they cost the same."""
     same = (
         (cards.block[1:] == cards.block[:-1])
         & (cards.left[1:] == cards.left[:-1])
         & (cards.kind[1:] == cards.kind[:-1])
-        & (tiers[1:] == tiers[:-1])
     )
+    if not isinstance(tiers, int):
+        same &= tiers[1:] == tiers[:-1]
     return np.concatenate([[True], ~same]).nonzero()[0]
 
 
 def _first_lowest(groups: Ints, values: Ints) -> Ints:
     """Return for each group (ascending) where its lowest value is first."""
+    if len(groups) <= _SINGLE:
+        listed = values.tolist()
+        best: dict[int, int] = {}
+        for place, group in enumerate(groups.tolist()):
+            if listed[place] < listed[best.setdefault(group, place)]:
+                best[group] = place
+        return np.array(list(best.values()), dtype=np.int64)
     order = np.lexsort((values, groups))
     groups = groups[order]
-    first: Ints = order[np.concatenate([[True], groups[1:] != groups[:-1]])]
+    is_first = np.ones(len(groups), dtype=np.bool_)
+    np.not_equal(groups[1:], groups[:-1], out=is_first[1:])
+    first: Ints = order[is_first]
     return first

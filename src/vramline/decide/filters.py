@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from vramline.decide.realtime import Look
 from vramline.model.ask import Ask, Constraints, RealtimeMode
-from vramline.model.columns import GpuColumns
+from vramline.model.columns import ALL_CORES, GpuColumns
 from vramline.model.reason import CODE_OF, FITS, Reason
 
 __all__ = [
@@ -68,16 +68,27 @@ def refuse_for_good(columns: GpuColumns, ask: Ask, sizes: npt.NDArray[np.int64])
     return codes
 
 
-def refuse_for_now(look: Look, ask: Ask, sizes: npt.NDArray[np.int64], codes: Codes) -> Codes:
-    """Return for each row FITS or the code of the first rule that refused it; `codes` are those for good."""
+def refuse_for_now(
+    look: Look, ask: Ask, sizes: npt.NDArray[np.int64], codes: Codes | None
+) -> tuple[Codes, bool]:
+    """Return for each row FITS or the code of the first rule that refused it.
+
+    `codes` are those for good; None: no card is refused for good. And whether no other rule than the one about
+    memory that is free can have refused a card.
+    """
     columns = look.columns
     refused = (sizes > look.free) * _NO_VRAM
-    np.copyto(refused, _NO_CORES, where=columns.cores_left < ask.cores)
-    np.copyto(refused, _NO_SLOT, where=columns.slots_left < 1)
+    by_memory = codes is None
+    if columns.has_limits or ask.cores > ALL_CORES:
+        by_memory = False
+        np.copyto(refused, _NO_CORES, where=columns.cores_left < ask.cores)
+        np.copyto(refused, _NO_SLOT, where=columns.slots_left < 1)
     if look.rules.stale_refuses:
+        by_memory = False
         np.copyto(refused, _STALE, where=~look.fresh & look.in_mode(RealtimeMode.STRICT))
-    np.copyto(refused, codes, where=codes != FITS)  # the first rule that refuses a card comes last here
-    return refused
+    if codes is not None:
+        np.copyto(refused, codes, where=codes != FITS)  # the first rule that refuses a card comes last here
+    return refused, by_memory
 
 
 def shortfall(sizes: npt.NDArray[np.int64], free: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -70,24 +70,38 @@ class Cards(NamedTuple):
 
 
 class Standing:
-    """What the pods to come could use of nodes b, by class m."""
+    """What the pods to come could use of nodes b, by class m. Arrays of their own: they lie together in memory."""
 
-    __slots__ = ("by_class", "in_all")
+    __slots__ = ("amount", "feeds", "in_all", "number")
 
-    def __init__(self, by_class: Floats, in_all: Floats) -> None:
-        self.by_class = by_class
-        """[b, 3, m] How many cards can take an ask of the class; MiB free on those; MiB a pod takes."""
+    def __init__(self, number: Floats, amount: Floats, feeds: Floats, in_all: Floats) -> None:
+        self.number = number
+        """[b, m] How many cards can take an ask of the class."""
+        self.amount = amount
+        """[b, m] MiB free on those."""
+        self.feeds = feeds
+        """[b, m] MiB a pod of the class takes."""
         self.in_all = in_all
-        """[b, 3] Milli-CPU left; MiB that the classes could use, each counted as often as the class came; and
+        """[3, b] Milli-CPU left; MiB that the classes could use, each counted as often as the class came; and
         the same as far as CPU lasts."""
 
-    def of(self, blocks: Ints) -> "Standing":
-        """Return that of some of the nodes."""
-        return Standing(self.by_class.take(blocks, axis=0), self.in_all.take(blocks, axis=0))
+    def copy(self) -> "Standing":
+        """Return the same, to go on from here."""
+        return Standing(self.number.copy(), self.amount.copy(), self.feeds.copy(), self.in_all.copy())
 
-    def write(self, blocks: Ints, new: "Standing") -> None:
+    def of(self, blocks: Ints) -> "Standing":
+        """Return a copy of that of some of the nodes."""
+        return Standing(
+            self.number.take(blocks, axis=0),
+            self.amount.take(blocks, axis=0),
+            self.feeds.take(blocks, axis=0),
+            self.in_all.take(blocks, axis=1),
+        )
+
+    def write(self, there: Ints | slice, new: "Standing") -> None:
         """Replace that of some of the nodes."""
-        self.by_class[blocks], self.in_all[blocks] = new.by_class, new.in_all
+        self.number[there], self.amount[there], self.feeds[there] = new.number, new.amount, new.feeds
+        self.in_all[:, there] = new.in_all
 
 
 class OnKinds(NamedTuple):
@@ -117,40 +131,49 @@ def take_stock(prospects: Prospects, left_mib: Ints, kind: Ints, starts: Ints, c
     `left_mib` and `kind` are by card, node after node, as in `Cards`; `starts` is the first card of each.
     """
     sizes = prospects.size.take(kind, axis=0)
-    left = left_mib.astype(np.float64)
+    one_and_left = np.ones((2, len(left_mib)))
+    left = one_and_left[1]
+    left[:] = left_mib
     hits = (left[:, None] >= sizes).astype(np.float64)
-    by_class = np.empty((len(starts), 3, len(prospects.count)))
     if len(starts) == 1:
-        np.matmul(np.stack((np.ones(len(left)), left)), hits, out=by_class[0, :2])
+        counted = one_and_left @ hits
+        number, amount = counted[:1], counted[1:]
     else:
-        np.add.reduceat(hits, starts, axis=0, out=by_class[:, 0])
-        np.add.reduceat(left[:, None] * hits, starts, axis=0, out=by_class[:, 1])
-    np.multiply(sizes[starts], prospects.gpus, out=by_class[:, 2])
-    in_all = np.empty((len(starts), 3))
-    in_all[:, 0] = cpu
-    number, amount, feeds = by_class[:, 0], by_class[:, 1], by_class[:, 2]
-    in_all[:, 1], in_all[:, 2] = _usable(prospects, number, amount, feeds, in_all[:, 0])
-    return Standing(by_class, in_all)
+        number = np.add.reduceat(hits, starts, axis=0)
+        amount = np.add.reduceat(left[:, None] * hits, starts, axis=0)
+    feeds = prospects.feeds.take(kind[starts], axis=0)
+    in_all = np.empty((3, len(starts)))
+    in_all[0] = cpu
+    in_all[1:] = _usable(prospects, number, amount, feeds, in_all[0])
+    return Standing(number, amount, feeds, in_all)
 
 
 def weigh_singles(prospects: Prospects, standing: Standing, cards: Cards, ask: OnKinds) -> Terms:
     """Return what it costs to take each of these cards alone. `standing` is that of the nodes they are on."""
-    there = standing.of(cards.block)
-    by_class, in_all = there.by_class, there.in_all
-    sizes = prospects.size.take(cards.kind, axis=0)
-    left, rest = cards.left[:, None], (cards.left - cards.size)[:, None]
+    blocks, kind = cards.block, cards.kind
+    amount, in_all = standing.amount.take(blocks, axis=0), standing.in_all.take(blocks, axis=1)
+    sizes = prospects.size.take(kind, axis=0)
+    left, rest = cards.left.astype(np.float64)[:, None], (cards.left - cards.size).astype(np.float64)[:, None]
     hits, still = left >= sizes, rest >= sizes
-    number = by_class[:, 0] - hits + still
-    amount = by_class[:, 1] - left * hits + rest * still
-    usable, lasting = _usable(prospects, number, amount, by_class[:, 2], in_all[:, 0] - ask.cpu)
-    unit = 1000.0 / prospects.reference
+    amount -= left * hits
+    amount += rest * still
+    number = None
+    if prospects.some_want_several:
+        number = standing.number.take(blocks, axis=0)
+        number -= hits
+        number += still
+    feeds = standing.feeds.take(blocks, axis=0)
+    lost = in_all[1:] - _usable(prospects, number, amount, feeds, in_all[0] - ask.cpu)
+    lost /= prospects.total
+    lost -= cards.size
+    lost *= 1000.0 / prospects.reference
     return Terms(
-        fragments=((in_all[:, 1] - usable) / prospects.total - cards.size) * unit,
-        without_cpu=((in_all[:, 2] - lasting) / prospects.total - cards.size) * unit,
+        fragments=lost[0],
+        without_cpu=lost[1],
         regret=np.zeros(len(rest))
         if ask.worth is None
-        else _regret(prospects, cards, ask.worth) * ask.unit[cards.kind],
-        scarcity=ask.scarcity[cards.kind],
+        else _regret(prospects, cards, ask.worth) * ask.unit.take(kind),
+        scarcity=ask.scarcity.take(kind),
     )
 
 
@@ -159,22 +182,23 @@ def weigh_sets(prospects: Prospects, standing: Standing, taken: Cards, ask: OnKi
 
     Cards of one node stand next to each other.
     """
-    nodes, in_all, by_class = len(standing.in_all), standing.in_all, standing.by_class
+    in_all = standing.in_all
+    nodes = in_all.shape[1]
     sizes = prospects.size[taken.kind]
     left, rest = taken.left[:, None], (taken.left - taken.size)[:, None]
     hits, still = left >= sizes, rest >= sizes
-    number, amount = by_class[:, 0].copy(), by_class[:, 1].copy()
+    number, amount = standing.number.copy(), standing.amount.copy()
     first = np.concatenate([[True], taken.block[1:] != taken.block[:-1]])[: len(left)].nonzero()[0]
     if len(first):
         there = taken.block[first]
         number[there] += np.add.reduceat(still.astype(np.float64) - hits, first, axis=0)
         amount[there] += np.add.reduceat(rest * still - left * hits, first, axis=0)
-    usable, lasting = _usable(prospects, number, amount, by_class[:, 2], in_all[:, 0] - ask.cpu)
+    usable, lasting = _usable(prospects, number, amount, standing.feeds, in_all[0] - ask.cpu)
     wanted = np.bincount(taken.block, weights=taken.size, minlength=nodes)
     unit = 1000.0 / prospects.reference
     return Terms(
-        fragments=((in_all[:, 1] - usable) / prospects.total - wanted) * unit,
-        without_cpu=((in_all[:, 2] - lasting) / prospects.total - wanted) * unit,
+        fragments=((in_all[1] - usable) / prospects.total - wanted) * unit,
+        without_cpu=((in_all[2] - lasting) / prospects.total - wanted) * unit,
         regret=np.zeros(nodes),
         scarcity=np.bincount(taken.block, weights=ask.scarcity[taken.kind], minlength=nodes).astype(
             np.float64
@@ -184,13 +208,15 @@ def weigh_sets(prospects: Prospects, standing: Standing, taken: Cards, ask: OnKi
 
 def weigh_cpu(prospects: Prospects, standing: Standing, cpu: int) -> Terms:
     """Return what a pod without GPUs spoils on each node."""
-    by_class, in_all = standing.by_class, standing.in_all
-    usable, lasting = _usable(prospects, by_class[:, 0], by_class[:, 1], by_class[:, 2], in_all[:, 0] - cpu)
+    in_all = standing.in_all
+    usable, lasting = _usable(
+        prospects, standing.number, standing.amount, standing.feeds, in_all[0] - cpu
+    )
     unit = 1000.0 / prospects.reference
     nothing = np.zeros(len(usable))
     return Terms(
-        fragments=(in_all[:, 1] - usable) / prospects.total * unit,
-        without_cpu=(in_all[:, 2] - lasting) / prospects.total * unit,
+        fragments=(in_all[1] - usable) / prospects.total * unit,
+        without_cpu=(in_all[2] - lasting) / prospects.total * unit,
         regret=nothing,
         scarcity=nothing,
     )
@@ -222,13 +248,13 @@ def cost_in_steps(policy: PolicyName, prospects: Prospects, terms: Terms) -> Int
     if policy is PolicyName.FGD:
         return -np.floor(attraction(terms) + _EPSILON).astype(np.int64)
     weights = weights_of(prospects)
-    cost = (
-        terms.fragments
-        + weights["without_cpu"] * terms.without_cpu
-        + weights["regret"] * terms.regret
-        + weights["scarcity"] * terms.scarcity
-    )
-    return np.floor(cost / STEP + 0.5 + _EPSILON).astype(np.int64)
+    cost = terms.fragments + weights["without_cpu"] * terms.without_cpu
+    cost += weights["regret"] * terms.regret
+    cost += weights["scarcity"] * terms.scarcity
+    cost /= STEP
+    cost += 0.5
+    cost += _EPSILON
+    return np.floor(cost, out=cost).astype(np.int64)
 
 
 def attraction(terms: Terms) -> Floats:
@@ -238,26 +264,40 @@ def attraction(terms: Terms) -> Floats:
 
 
 def _usable(
-    prospects: Prospects, number: Floats, amount: Floats, feeds: Floats, cpu: Floats
-) -> tuple[Floats, Floats]:
-    """Return the memory that the classes could use, by how often they came; and as far as the CPU lasts.
+    prospects: Prospects, number: Floats | None, amount: Floats, feeds: Floats, cpu: Floats
+) -> Floats:
+    """Return [2, b] the memory that the classes could use, by how often they came; and as far as CPU lasts.
 
-    Whole numbers below 2^53 all the way, so that nothing depends on the order of summation.
+    Whole numbers below 2^53 all the way, so that nothing depends on the order of summation. `number` counts
+    only where some class wants several cards: where no card is left for a class, no memory is either.
     """
-    fed = np.maximum(cpu, 0.0)[:, None] / np.maximum(prospects.cpu, 1.0)
-    np.floor(fed, out=fed)  # exact for numbers of this size, and far quicker than `//`
-    np.minimum(fed, _MOST_PODS, out=fed)
-    fed *= feeds
-    usable = amount * ((number >= prospects.gpus) & (cpu[:, None] >= prospects.cpu))
-    lasting = np.minimum(usable, fed, out=fed)
+    both = np.empty((2, *amount.shape))
+    usable, lasting = both
+    np.divide(np.maximum(cpu, 0.0)[:, None], prospects.cpu_of_pod, out=lasting)
+    np.floor(lasting, out=lasting)  # exact for numbers of this size, and far quicker than `//`
     if prospects.some_need_no_cpu:
-        lasting = np.where(prospects.cpu > 0.0, lasting, usable)
-    return usable @ prospects.count, lasting @ prospects.count
+        np.multiply(amount, cpu[:, None] >= prospects.cpu, out=usable)
+    else:
+        np.minimum(lasting, 1.0, out=usable)  # enough for one pod, or for none
+        usable *= amount
+    if prospects.some_want_several and number is not None:
+        usable *= number >= prospects.gpus
+    np.minimum(lasting, _MOST_PODS, out=lasting)
+    lasting *= feeds
+    np.minimum(usable, lasting, out=lasting)
+    if prospects.some_need_no_cpu:
+        np.copyto(lasting, usable, where=prospects.cpu <= 0.0)
+    in_all: Floats = both @ prospects.count
+    return in_all
 
 
 def _regret(prospects: Prospects, cards: Cards, worth: Floats) -> Floats:
     """Return what the residual of each card, which has room, loses beyond what the ask is worth, in cards."""
-    promise, values = prospects.promise[cards.kind], prospects.values
+    kind, values = cards.kind, prospects.values
+    promise, first = prospects.promise.take(kind), kind * np.int64(PARTS + 1)
     before, after = cards.left * PARTS // promise, (cards.left - cards.size) * PARTS // promise
-    lost: Floats = values[cards.kind, before] - values[cards.kind, after] - worth[cards.kind]
+    before += first
+    after += first
+    lost: Floats = values.take(before) - values.take(after)
+    lost -= worth.take(kind)
     return lost

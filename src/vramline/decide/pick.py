@@ -9,24 +9,26 @@ from vramline.model.columns import GpuColumns
 from vramline.model.fleet import Fleet
 from vramline.model.reason import CODE_OF, FITS, Reason
 
-__all__ = ["best_nodes", "pick_cards", "pick_node", "pick_waiting_node"]
+__all__ = ["best_nodes", "fitting_nodes", "pick_cards", "pick_waiting_node"]
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int8]
 
 
+def fitting_nodes(fleet: Fleet, node_codes: Codes) -> Ints:
+    """Return the numbers of the nodes that fit, by rank."""
+    fits, by_rank = node_codes == FITS, fleet.by_rank()
+    if by_rank is None:
+        return fits.nonzero()[0]
+    return by_rank.compress(fits.take(by_rank))
+
+
 def best_nodes(fitting: Ints, scores: Ints) -> Ints:
-    """Return the numbers of those nodes that have the highest score."""
+    """Return the numbers of those nodes that have the highest score, in the order in which they are given."""
     if not len(fitting):
         return fitting
     theirs = scores.take(fitting)
-    best: Ints = fitting[theirs == theirs.max()]
-    return best
-
-
-def pick_node(fleet: Fleet, best: Ints) -> int | None:
-    """Return the first by rank of the nodes that are best, or None if there is none."""
-    return int(best[fleet.rank().take(best).argmin()]) if len(best) else None
+    return fitting.compress(theirs == theirs.max())
 
 
 def pick_cards(columns: GpuColumns, ask: Ask, row_codes: Codes, costs: Ints) -> list[int]:

@@ -6,7 +6,7 @@ a card, whether it may go there and what its residuals are worth is the same for
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +65,16 @@ class Prospects:
     """How scarce CPU is compared with GPU memory: 1 means that both run out together; 0: not known."""
     reference: float
     """MiB of a typical card, so that costs do not depend on how large cards are."""
+    cpu_of_pod: Floats = field(init=False)
+    """[m] `cpu`, at least 1, to divide by."""
+    feeds: Floats = field(init=False)
+    """[k, m] MiB that a pod takes on cards of a kind, on all of them together."""
+    some_want_several: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cpu_of_pod", np.maximum(self.cpu, 1.0))
+        object.__setattr__(self, "feeds", self.size * self.gpus)
+        object.__setattr__(self, "some_want_several", bool((self.gpus > 1).any()))
 
 
 @dataclass(frozen=True, slots=True)

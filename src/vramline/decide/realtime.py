@@ -14,7 +14,7 @@ from vramline.model.ask import RealtimeMode
 from vramline.model.columns import NODE_MODES, GpuColumns
 from vramline.model.rules import Rules, mode_on_node
 
-__all__ = ["KNOWN", "STRICT_REFUSES", "UNKNOWN", "Look", "look_at_cards", "prefer"]
+__all__ = ["KNOWN", "STRICT_REFUSES", "UNKNOWN", "Look", "look_at_cards", "only_tier", "prefer"]
 
 _MODES = tuple(RealtimeMode)
 
@@ -61,6 +61,18 @@ def look_at_cards(columns: GpuColumns, rules: Rules, *, now: float) -> Look:
         return Look(columns, rules, now, strict_free, strict_free, fresh, fresh)
     unseen = np.zeros(len(columns), dtype=np.bool_)
     return Look(columns, rules, now, columns.free_books.copy(), strict_free, fresh, unseen)
+
+
+def only_tier(look: Look) -> int | None:
+    """Return the tier of all these cards, whatever is asked for; None: it is not one, or depends on the ask."""
+    if look.modes is not None or look.rules.mode is RealtimeMode.WARNING:
+        return None
+    if look.rules.mode is RealtimeMode.DISABLED:
+        return KNOWN
+    fresh = np.count_nonzero(look.fresh)
+    if fresh == len(look.fresh):
+        return KNOWN
+    return None if fresh else UNKNOWN
 
 
 def prefer(look: Look, sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -84,15 +84,21 @@ class Scene:
     def renew(self, fleet: Fleet, *, now: float) -> None:
         """Look again at what has changed since the scene was last renewed."""
         columns = fleet.columns
-        blocks = columns.changes.since(self._seen)
+        aged: Ints | None = None
         if columns.looks != self._looks_seen or not self._since <= now < self._until:
             fresh = columns.fresh(now=now, max_age_s=self.rules.max_age_s)
             aged = columns.block[fresh != self.fresh]
-            blocks = np.union1d(blocks, aged) if len(aged) else blocks
             self._age(columns, fresh, now=now)
-        if len(blocks):
-            self._look_again(columns, blocks, now=now)
-            self.changes.note_all(blocks)
+        block = None if aged is not None and len(aged) else columns.changes.only_since(self._seen)
+        if block is not None:
+            self._look_again(*columns.one(block), now=now)
+            self.changes.note(block)
+        else:
+            blocks = columns.changes.since(self._seen)
+            blocks = np.union1d(blocks, aged) if aged is not None and len(aged) else blocks
+            if len(blocks):
+                self._look_again(*columns.part(blocks), now=now)
+                self.changes.note_all(blocks)
         self._seen = columns.changes.version
         self._see_hosts(fleet)
 
@@ -132,8 +138,7 @@ class Scene:
         self._states_seen = self.changes.version
         return self._states
 
-    def _look_again(self, columns: GpuColumns, blocks: Ints, *, now: float) -> None:
-        part, rows = columns.part(blocks)
+    def _look_again(self, part: GpuColumns, rows: Rows, *, now: float) -> None:
         look = look_at_cards(part, self.rules, now=now)
         if self.loans.must_copy:
             self._own_arrays()
@@ -161,6 +166,10 @@ class Scene:
         if hosts is None or (hosts is self._hosts and hosts.changes.version == self._hosts_seen):
             return
         if hosts is self._hosts:
+            node = hosts.changes.only_since(self._hosts_seen)
+            if node is not None:
+                self._see_host(hosts, node)
+                return
             nodes = hosts.changes.since(self._hosts_seen)
             nodes = nodes[nodes < len(self._block_of_node)]
         else:
@@ -172,12 +181,22 @@ class Scene:
             self.changes.note_all(blocks)
         self._hosts, self._hosts_seen = hosts, hosts.changes.version
 
+    def _see_host(self, hosts: HostColumns, node: int) -> None:
+        """Do the same where one node changed."""
+        block = int(self._block_of_node[node]) if node < len(self._block_of_node) else -1
+        if block >= 0:
+            self.cpu[block] = min(int(hosts.cpu_milli[node]), _MOST_CPU)
+            self.changes.note(block)
+        self._hosts_seen = hosts.changes.version
+
 
 class _Scenes:
     """The scenes of one fleet, by rules."""
 
     def __init__(self) -> None:
         self.by_rules: OrderedDict[Rules, Scene] = OrderedDict()
+        self.last: Scene | None = None
+        """The one that was asked for last."""
 
     def fork(self) -> "_Scenes":
         """Return the same for a copy of the fleet."""
@@ -189,19 +208,27 @@ class _Scenes:
 def scene_of(fleet: Fleet, rules: Rules, *, now: float) -> Scene:
     """Return the fleet as it is now, as these rules see it."""
     scenes: _Scenes = fleet.remembered.setdefault("scenes", _Scenes())
-    scene = scenes.by_rules.get(rules)
+    scene = scenes.last
+    if scene is None or scene.rules is not rules:  # comparing rules takes a while, and they seldom differ
+        scene = scenes.by_rules.get(rules)
     if scene is not None and scene.layout == (fleet.columns.layout, fleet.columns.has_node_modes):
-        scenes.by_rules.move_to_end(rules)
+        if scene is not scenes.last:
+            scenes.by_rules.move_to_end(rules)
+            scenes.last = scene
         scene.renew(fleet, now=now)
         return scene
-    scene = scenes.by_rules[rules] = Scene(fleet, rules, now=now)
+    scene = scenes.last = scenes.by_rules[rules] = Scene(fleet, rules, now=now)
     if len(scenes.by_rules) > _KEPT:
         scenes.by_rules.popitem(last=False)
     return scene
 
 
 def _left(columns: GpuColumns, free: Ints) -> Ints:
-    return np.where((columns.static_code == FITS) & (columns.slots_left > 0), np.maximum(free, 0), 0)
+    left: Ints = np.maximum(free, 0)
+    left *= columns.static_code == FITS
+    if columns.has_limits:
+        left *= columns.slots_left > 0
+    return left
 
 
 def _blocks_by_node(fleet: Fleet) -> Ints:

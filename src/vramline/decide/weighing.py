@@ -57,24 +57,29 @@ class Outlook:
         """Return the same for a copy of the fleet."""
         copy: Outlook = object.__new__(Outlook)
         copy.prospects, copy._seen = self.prospects, self._seen
-        copy.standing = Standing(self.standing.by_class.copy(), self.standing.in_all.copy())
+        copy.standing = self.standing.copy()
         copy.for_cpu = {}
         return copy
 
     def renew(self, fleet: Fleet, scene: Scene) -> None:
         """Count anew what changed in the scene."""
-        blocks = scene.changes.since(self._seen)
-        self._seen = scene.changes.version
-        if len(blocks):
+        if scene.changes.version == self._seen:
+            return
+        block = scene.changes.only_since(self._seen)
+        if block is not None:
+            there = slice(block, block + 1)
+            self.standing.write(there, self._count_one(fleet.columns, scene, there))
+        else:
+            blocks = scene.changes.since(self._seen)
             self.standing.write(blocks, self._count(fleet.columns, scene, blocks))
+        self._seen = scene.changes.version
+
+    def _count_one(self, columns: GpuColumns, scene: Scene, there: slice) -> Standing:
+        run = columns.blocks[there.start]
+        rows = slice(run.start, run.start + run.width)
+        return take_stock(self.prospects, scene.left[rows], columns.kind[rows], _FIRST, scene.cpu[there])
 
     def _count(self, columns: GpuColumns, scene: Scene, blocks: Ints) -> Standing:
-        if len(blocks) == 1:
-            run = columns.blocks[int(blocks[0])]
-            there = slice(run.start, run.start + run.width)
-            return take_stock(
-                self.prospects, scene.left[there], columns.kind[there], _FIRST, scene.cpu[blocks]
-            )
         part, rows = columns.part(blocks)
         return take_stock(self.prospects, scene.left[rows], part.kind, part.starts, scene.cpu[blocks])
 

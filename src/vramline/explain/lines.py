@@ -1,6 +1,6 @@
 """What an ask met on nodes and cards, kept as figures and put into lines when somebody asks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -73,11 +73,15 @@ def node_line(fleet: Fleet, decision: Decision, number: int) -> NodeLine:
 
 def keep_lines(fleet: Fleet, decision: Decision, numbers: Ints) -> Callable[[], list[NodeLine]]:
     """Keep what the ask met on some nodes: what is returned says later what was true now."""
-    heads = [_head(fleet, decision, number) for number in numbers.tolist()]
-    rows = np.array([row for number in numbers.tolist() for row in rows_of(fleet, number)], dtype=np.int64)
+    heads, listed = [], []
+    for number in numbers.tolist():
+        rows_of_node = rows_of(fleet, number)
+        heads.append(_head(fleet, decision, number, rows_of_node))
+        listed += rows_of_node
+    rows = np.array(listed, dtype=np.int64)
     columns = fleet.columns
-    figures = {name: getattr(columns, name)[rows] for name in _COLUMNS}
-    figures |= {name: getattr(decision, name)[rows] for name in ("row_codes", "sizes", "observed")}
+    figures = {name: getattr(columns, name).take(rows) for name in _COLUMNS}
+    figures |= {name: getattr(decision, name).take(rows) for name in ("row_codes", "sizes", "observed")}
     return partial(_write, heads, figures, fleet.margin, decision.at)
 
 
@@ -93,24 +97,29 @@ class _Head(msgspec.Struct, frozen=True):
     reason: Reason | None
     detail: str
     gpus: tuple[PhysicalGpu, ...]
-    reserved: list[int]
+    reserved: Sequence[int]
     """MiB reserved in advance, by card."""
-    requested: list[int]
+    requested: Sequence[int]
     """MiB requested as memory of the machine, by card."""
     score: int
 
 
-def _head(fleet: Fleet, decision: Decision, number: int) -> _Head:
-    name, ledger = fleet.name_of(number), fleet.ledger
+def _head(fleet: Fleet, decision: Decision, number: int, rows: range) -> _Head:
+    name, ledger, columns = fleet.name_of(number), fleet.ledger, fleet.columns
     node = fleet.node(name)
-    gpus = fleet.columns.blocks[fleet.block_of(number)].gpus if node is not None and node.gpus else ()
+    gpus = columns.blocks[fleet.block_of(number)].gpus if rows else ()
+    reserved = requested = (0,) * len(gpus)
+    if ledger.has_advance:
+        reserved = tuple(reserved_in(ledger.of_card(gpu.uuid)) for gpu in gpus)
+    if columns.has_unified:
+        requested = tuple(requested_on(fleet, gpu.uuid) for gpu in gpus)
     return _Head(
         node=name,
         reason=REASON_OF.get(int(decision.node_codes[number])),
         detail="" if node is None or node.problem is None else node.problem.detail,
         gpus=gpus,
-        reserved=[reserved_in(ledger.of_card(gpu.uuid)) if ledger.has_advance else 0 for gpu in gpus],
-        requested=[requested_on(fleet, gpu.uuid) if gpu.unified else 0 for gpu in gpus],
+        reserved=reserved,
+        requested=requested,
         score=int(decision.scores[number]),
     )
 

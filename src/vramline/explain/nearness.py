@@ -18,10 +18,8 @@ from vramline.model.reason import CODE_OF, FITS, REASON_OF, Reason
 
 __all__ = ["CARD_CODES", "Survey", "count_reasons", "most_frequent", "wants_unknown_cards"]
 
-_MANY = 256
-"""Among more nodes than this, the first by rank are looked for near the first one before all are compared."""
-_NEAR = 8
-"""How near: as many times as far as they would be if all were equally far from each other."""
+_FEW = 64
+"""So many nodes that are equally near, or nearer, are put in order one by one."""
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int8]
@@ -75,7 +73,7 @@ class Survey:
 
     def __init__(self, fleet: Fleet, decision: Decision) -> None:
         self._fleet, self._decision = fleet, decision
-        self._listed = np.zeros(0, dtype=np.int64)
+        self._listed: Ints | None = None
         self.nodes = fleet.live_count
         self.fitting_nodes = len(decision.fitting_nodes)
         self.speaks = None if decision.placement is not None else self._reason_of_pod()
@@ -102,8 +100,7 @@ class Survey:
 
     def best(self, most: int) -> Ints:
         """Return the numbers of the best nodes that fit, best first."""
-        ties, rank = self._decision.best_nodes, self._fleet.rank()
-        found = _first_by_rank(ties, rank, most)
+        found = self._decision.best_nodes[:most]
         wanted = min(most, self.fitting_nodes) - len(found)
         if not wanted:
             return found
@@ -113,7 +110,7 @@ class Survey:
         while wanted > 0:
             scores[scores == last] = -UNREACHABLE  # nobody who fits has as little
             last = scores.max()
-            groups.append(_first_by_rank(fits[scores == last], rank, wanted))
+            groups.append(fits.compress(scores == last)[:wanted])
             wanted -= len(groups[-1])
         return np.concatenate(groups)
 
@@ -121,30 +118,57 @@ class Survey:
         """Return the numbers of the first nodes in that order (None: all)."""
         if most is not None and most <= self.fitting_nodes:
             return self.best(most)
-        self._listed = _first_by(self._keys, self._live, most)
+        self._listed = self._shortest(most) if most else None
+        if self._listed is None:
+            self._listed = _first_by(self._keys, self._live, most)
         return self._listed
+
+    def _shortest(self, most: int) -> Ints | None:
+        """Return the first nodes where nothing fits and enough nodes lack memory alone; None: look elsewhere."""
+        numbers, lacking = self._short
+        if self.fitting_nodes or len(numbers) < most:
+            return None
+        near = (lacking <= np.partition(lacking, most - 1)[most - 1]).nonzero()[0]
+        if len(near) > _FEW:
+            return None
+        numbers = numbers[near]
+        keys = zip(
+            lacking[near].tolist(),
+            (-self.fitting[numbers]).tolist(),
+            self._fleet.rank()[numbers].tolist(),
+            numbers.tolist(),
+            strict=True,
+        )
+        return np.array([key[-1] for key in sorted(keys)[:most]], dtype=np.int64)
 
     def nearest(self, most: int, codes: tuple[int, ...]) -> Ints:
         """Return the numbers of the first nodes in that order that have one of these codes."""
         wanted, node_codes = _is_one_of(codes), self._decision.node_codes
-        listed = self._listed[wanted[node_codes[self._listed]]]
-        if len(listed) >= most:  # the first of all nodes were listed before, so these are the first of theirs
-            return listed[:most]
+        if self._listed is not None:
+            listed = self._listed[wanted[node_codes[self._listed]]]
+            if len(listed) >= most:  # the first of all nodes were listed, so these are the first of theirs
+                return listed[:most]
         return _first_by(self._keys, self._live[wanted[node_codes[self._live]]], most)
+
+    @cached_property
+    def _short(self) -> tuple[Ints, Ints]:
+        """The numbers of the nodes that lack memory on cards, and how much they lack."""
+        numbers = _IS_SHORT[self._decision.node_codes].nonzero()[0]
+        return numbers, self.lacking[numbers]
 
     def _reason_of_pod(self) -> Reason:
         """Return the reason of the nearest miss, or else the most frequent one among nodes with GPUs."""
-        fleet, decision, live = self._fleet, self._decision, self._live
+        fleet, decision = self._fleet, self._decision
+        numbers, lacking = self._short
+        if len(numbers):
+            return most_frequent(decision.node_codes[numbers[lacking == lacking.min()]])
+        live = self._live
         speakers = live[fleet.node_codes()[live] != CODE_OF[Reason.NO_SUCH_GPU]]
         if not len(speakers):
             return Reason.NO_SUCH_GPU
         if wants_unknown_cards(fleet, decision.ask):
             return Reason.WRONG_UUID
         codes = decision.node_codes[speakers]
-        short = _IS_SHORT[codes]
-        if short.any():
-            lacking, near = self.lacking[speakers[short]], codes[short]
-            return most_frequent(near[lacking == lacking.min()])
         if (codes == CODE_OF[Reason.NOT_ENOUGH_GPUS]).any():
             return Reason.NOT_ENOUGH_GPUS
         asked = codes[codes != CODE_OF[Reason.NOT_A_CANDIDATE]]
@@ -163,19 +187,6 @@ class Survey:
             lambda numbers: np.where(_BY_MEMORY[codes[numbers]], -self.fitting[numbers], 0),
             lambda numbers: self._fleet.rank()[numbers],
         )
-
-
-def _first_by_rank(numbers: Ints, rank: Ints, most: int) -> Ints:
-    """Return those `most` of `numbers` that come first by rank, in that order."""
-    ranks = rank.take(numbers)
-    if len(numbers) > _MANY:
-        near = (ranks < ranks.min() + _NEAR * most * len(rank) // len(numbers)).nonzero()[0]
-        if len(near) >= most:
-            numbers, ranks = numbers[near], ranks[near]
-    if len(numbers) > most:
-        first = ranks.argpartition(most - 1)[:most]
-        numbers, ranks = numbers[first], ranks[first]
-    return numbers[ranks.argsort()]
 
 
 def _first_by(keys: tuple[Key, ...], numbers: Ints, most: int | None) -> Ints:
@@ -224,6 +235,8 @@ _IS_SHORT, _BY_MEMORY = _is_one_of(_SHORT_CODES), _is_one_of(_MEMORY_CODES)
 
 def _by_node(fleet: Fleet, by_block: Ints, *, missing: int) -> Ints:
     """Move figures of blocks to the numbers of their nodes."""
+    if fleet.columns.is_straight(fleet.node_count):
+        return by_block
     result = np.full(fleet.node_count, missing, dtype=np.int64)
     nodes = fleet.columns.node_of_block
     result[nodes[nodes >= 0]] = by_block[nodes >= 0]

@@ -211,7 +211,7 @@ def _write_prospects(fleet: Fleet) -> dict[str, _Array | float] | None:
     if seen is None:
         return None
     figures: dict[str, _Array | float] = {}
-    for field in dataclasses.fields(seen):
+    for field in (each for each in dataclasses.fields(seen) if each.init):
         value = getattr(seen, field.name)
         is_array = isinstance(value, np.ndarray)
         figures[field.name] = (

@@ -10,6 +10,9 @@ _KEPT = 128
 
 Ints = npt.NDArray[np.int64]
 
+_NONE = np.zeros(0, dtype=np.int64)
+_NONE.flags.writeable = False
+
 
 class Changes:
     """A version that grows with every change, and the version with which each thing last changed."""
@@ -56,9 +59,21 @@ class Changes:
             self._stamps = np.concatenate([self._stamps, more])
         self._size = max(self._size, number + 1)
 
+    def only_since(self, version: int) -> int | None:
+        """Return the one thing that changed after a version; None: none, or several."""
+        missed = self.version - version
+        if 0 < missed <= len(self._last):
+            number = self._last[-1]
+            if missed == 1 or self._last[-missed:].count(number) == missed:
+                return number
+        return None
+
     def since(self, version: int) -> Ints:
         """Return what changed after a version, ascending."""
         missed = self.version - version
         if missed <= len(self._last):
-            return np.array(sorted(set(self._last[-missed:] if missed else ())), dtype=np.int64)
+            if not missed:
+                return _NONE
+            last = self._last[-missed:]
+            return np.array(last if missed == 1 else sorted(set(last)), dtype=np.int64)
         return (self._stamps[: self._size] > version).nonzero()[0]

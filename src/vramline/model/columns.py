@@ -18,14 +18,14 @@ import numpy.typing as npt
 from vramline.errors import InvariantError
 from vramline.model.ask import RealtimeMode
 from vramline.model.changes import Changes
-from vramline.model.counts import COUNTED, NEVER, NO_LIMIT, SEEN, CardCount, figures_of, look_at
+from vramline.model.counts import ALL_CORES, COUNTED, NEVER, NO_LIMIT, SEEN, CardCount, figures_of, is_limited, look_at
 from vramline.model.gpu import Health, PhysicalGpu
 from vramline.model.law import promise_of
 from vramline.model.observation import Observation, Unknown
 from vramline.model.reason import CODE_OF, FITS, Reason
 from vramline.units import Mib
 
-__all__ = ["NEVER", "NODE_MODES", "NO_LIMIT", "Block", "CardKind", "GpuColumns"]
+__all__ = ["ALL_CORES", "NEVER", "NODE_MODES", "NO_LIMIT", "Block", "CardKind", "GpuColumns"]
 
 NODE_MODES: tuple[tuple[RealtimeMode | None, bool], ...] = (
     (None, False),
@@ -128,12 +128,15 @@ class GpuColumns:
         """Whether any node ever had a mode of the real-time check of its own."""
         self.has_unified = False
         """Whether any card ever took from the memory of its machine."""
+        self.has_limits = False
+        """Whether any card ever had no slot left, or less than `ALL_CORES` of its compute."""
         self.row_of: dict[str, int] = {}
         self._gpu_at: list[PhysicalGpu | None] = []
         self.models: list[str] = []
         self._model_index: dict[str, int] = {}
         self.kinds: list[CardKind] = []
         self._kind_index: dict[CardKind, int] = {}
+        self._straight: tuple[object, int, bool] = (None, 0, False)
         self.layout = object()
         """Another one whenever cards come, go, or are taken in or out of service."""
 
@@ -160,7 +163,7 @@ class GpuColumns:
         copy.row_of, copy._gpu_at = dict(self.row_of), list(self._gpu_at)
         copy.models, copy._model_index = list(self.models), dict(self._model_index)
         copy.has_streams, copy.has_node_modes, copy.looks = self.has_streams, self.has_node_modes, self.looks
-        copy.has_unified = self.has_unified
+        copy.has_unified, copy.has_limits = self.has_unified, self.has_limits
         copy.kinds, copy._kind_index = list(self.kinds), dict(self._kind_index)
         copy.layout = self.layout
         return copy
@@ -179,7 +182,7 @@ class GpuColumns:
         alone._gpu_at = self._gpu_at[rows]
         alone.models, alone._model_index = self.models, self._model_index
         alone.has_streams, alone.has_node_modes = self.has_streams, self.has_node_modes
-        alone.has_unified = self.has_unified
+        alone.has_unified, alone.has_limits = self.has_unified, self.has_limits
         alone.kinds, alone._kind_index = self.kinds, self._kind_index
         return alone
 
@@ -191,22 +194,35 @@ class GpuColumns:
         """
         if len(numbers) == len(self.blocks):
             return self, slice(None)
-        widths = self._widths[numbers]
-        rows: npt.NDArray[np.int64] | slice
         if len(numbers) == 1:
-            size, start = int(widths[0]), int(self._starts[numbers[0]])
-            rows, starts = slice(start, start + size), _FIRST
-        else:
-            ends = widths.cumsum()
-            size, starts = int(ends[-1]) if len(ends) else 0, ends - widths
-            rows = np.arange(size) + (self._starts[numbers] - starts).repeat(widths)
-        part: GpuColumns = object.__new__(GpuColumns)
-        part._arrays = _Gathered(self._arrays, rows, widths)
+            return self.one(int(numbers[0]))
+        widths = self._widths[numbers]
+        ends = widths.cumsum()
+        size, starts = int(ends[-1]) if len(ends) else 0, ends - widths
+        rows = np.arange(size) + (self._starts[numbers] - starts).repeat(widths)
+        return self._some(rows, starts, widths, size), rows
+
+    def one(self, number: int) -> "tuple[GpuColumns, slice]":
+        """Do the same for one block."""
+        block = self.blocks[number]
+        rows = slice(block.start, block.start + block.width)
+        return self._some(rows, _FIRST, self._widths[number : number + 1], block.width), rows
+
+    def _some(
+        self,
+        rows: npt.NDArray[np.int64] | slice,
+        starts: npt.NDArray[np.int64],
+        widths: npt.NDArray[np.int64],
+        size: int,
+    ) -> "_SomeColumns":
+        part: _SomeColumns = object.__new__(_SomeColumns)
+        part._arrays, part._rows = self._arrays, rows
         part._size, part._starts, part._widths = size, starts, widths
-        part.blocks = [_SOME_BLOCK] * len(numbers)
+        part.blocks = [_SOME_BLOCK] * len(widths)
         part.models, part.kinds = self.models, self.kinds
         part.has_streams, part.has_node_modes = self.has_streams, self.has_node_modes
-        return part, rows
+        part.has_limits = self.has_limits
+        return part
 
     def card(self, row: int) -> PhysicalGpu:
         """Return the card of a row that is in use."""
@@ -229,6 +245,13 @@ class GpuColumns:
     def node_of_block(self) -> npt.NDArray[np.int64]:
         """Node of each block; −1 where the block waits for a node."""
         return self._node_of_block[: len(self.blocks)]
+
+    def is_straight(self, nodes: int) -> bool:
+        """Whether there are so many nodes, each of which has the block of its own number."""
+        if self._straight[:2] != (self.layout, nodes):
+            straight = len(self.blocks) == nodes and np.array_equal(self.node_of_block, np.arange(nodes))
+            self._straight = (self.layout, nodes, straight)
+        return self._straight[2]
 
     def add_block(self, node: int, gpus: tuple[PhysicalGpu, ...], margin: Mib) -> int:
         """Give a node rows for its cards (at least one) and return the block's number."""
@@ -267,6 +290,7 @@ class GpuColumns:
         arrays, row = self._arrays, count.row
         self.changes.note(int(arrays["block"][row]))
         figures = figures_of(count.gpu, count.account, count.sharers, count.cores)
+        self.has_limits = self.has_limits or is_limited(figures)
         for name, figure in zip(COUNTED, figures, strict=True):
             arrays[name][row] = figure
         if seen:
@@ -286,6 +310,8 @@ class GpuColumns:
         self.changes.note_all(np.unique(self._arrays["block"][rows]))
         for name in (*COUNTED, *SEEN):
             self._arrays[name][rows] = counts[name]
+        limited = (counts["slots_left"] < 1) | (counts["cores_left"] < ALL_CORES)
+        self.has_limits = self.has_limits or bool(limited.any())
         self.looks += 1
         self.has_streams = self.has_streams or bool(np.isfinite(counts["void_at"]).any())
 
@@ -328,7 +354,7 @@ class GpuColumns:
         """Count the rows of each block where `mask` holds."""
         if not self.blocks:
             return np.zeros(0, dtype=np.int64)
-        return np.add.reduceat(mask.astype(np.int64), self.starts)
+        return np.add.reduceat(mask, self.starts, dtype=np.int64)
 
     def lowest_per_block(self, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the smallest value of each block."""
@@ -420,24 +446,21 @@ class GpuColumns:
         return number
 
 
-class _Gathered(dict[str, npt.NDArray[Any]]):
-    """Some rows of arrays, each looked up when it is first asked for."""
+class _SomeColumns(GpuColumns):
+    """Some rows of other columns, each field looked up when it is first asked for."""
 
-    __slots__ = ("_all", "_rows", "_widths")
+    _rows: npt.NDArray[np.int64] | slice
 
-    def __init__(
-        self,
-        arrays: dict[str, npt.NDArray[Any]],
-        rows: npt.NDArray[np.int64] | slice,
-        widths: npt.NDArray[np.int64],
-    ) -> None:
-        super().__init__()
-        self._all, self._rows, self._widths = arrays, rows, widths
-
-    def __missing__(self, name: str) -> npt.NDArray[Any]:
+    def __getattr__(self, name: str) -> npt.NDArray[Any]:
+        if name not in _FIELDS:
+            raise AttributeError(name)
+        own = self.__dict__
         if name == "block":  # counted anew from 0
-            return np.arange(len(self._widths), dtype=np.int32).repeat(self._widths)
-        return self._all[name][self._rows]
+            field = np.arange(len(self._widths), dtype=np.int32).repeat(self._widths)
+        else:
+            field = own["_arrays"][name][own["_rows"]]
+        own[name] = field
+        return field
 
 
 _FIRST = np.zeros(1, dtype=np.int64)

@@ -14,6 +14,7 @@ from vramline.model.observation import Observation, Unknown
 from vramline.units import Mib
 
 __all__ = [
+    "ALL_CORES",
     "COUNTED",
     "NEVER",
     "NO_LIMIT",
@@ -23,6 +24,7 @@ __all__ = [
     "OnCard",
     "count_cards",
     "figures_of",
+    "is_limited",
     "look_at",
 ]
 
@@ -31,6 +33,9 @@ NEVER = -math.inf
 
 NO_LIMIT = 2**31 - 1
 """Slots left on a card whose number of sharers is not limited."""
+
+ALL_CORES = 100
+"""Percent of a card's compute."""
 
 COUNTED = (
     *("claimed", "claimed_releasing", "held", "held_releasing", "free_books", "free_observed"),
@@ -97,6 +102,12 @@ def figures_of(gpu: PhysicalGpu, account: Account, sharers: int, cores: int) -> 
         gpu.cores - cores,
         sharers,
     )
+
+
+def is_limited(figures: tuple[int, ...]) -> bool:
+    """Whether these figures of a card say that it has no slot left, or less than all of its compute."""
+    slots_left, cores_left, _sharers = figures[-3:]
+    return slots_left < 1 or cores_left < ALL_CORES
 
 
 def look_at(gpu: PhysicalGpu, observation: Observation | None) -> Look:

@@ -1,6 +1,5 @@
 """What the engine returned: chosen node and GPUs or none, every refusal, scores, the inputs' versions."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -33,8 +32,7 @@ class DecisionWarning(msgspec.Struct, frozen=True, kw_only=True):
     """Age of the observation; None: there is none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """One answer of `decide`, valid for exactly one generation of the fleet.
 
     Arrays are by row of `GpuColumns` or by node number. They say for each card which rule refused it
@@ -60,9 +58,9 @@ class Decision:
     observed: npt.NDArray[np.bool_]
     """Whether `free` rests on a fresh observation rather than on the books."""
     fitting_nodes: npt.NDArray[np.int64]
-    """The numbers of the nodes that fit, ascending."""
+    """The numbers of the nodes that fit, by rank."""
     best_nodes: npt.NDArray[np.int64]
-    """Those of them with the highest score."""
+    """Those of them with the highest score, by rank: the first was chosen."""
     fitting: npt.NDArray[np.int64]
     """By block of cards: how many fit and may be taken together."""
     lacking: npt.NDArray[np.int64]

@@ -75,6 +75,8 @@ class Fleet:
         self._uncounted: set[str] = set()
         self._gathered: set[str] | None = None
         self._rank: npt.NDArray[np.int64] | None = None
+        self._live = np.zeros(0, dtype=np.int64)
+        self._by_rank: npt.NDArray[np.int64] | None = None
         self._node_codes: npt.NDArray[np.int8] | None = None
 
     def copy(self) -> "Fleet":
@@ -169,15 +171,24 @@ class Fleet:
         return len(self._places)
 
     def live_numbers(self) -> npt.NDArray[np.int64]:
-        """Return the indices of all nodes that are there."""
-        return (self.rank() < len(self._numbers)).nonzero()[0]
+        """Return the indices of all nodes that are there. Not to be written to."""
+        self.rank()
+        return self._live
+
+    def by_rank(self) -> npt.NDArray[np.int64] | None:
+        """Return the indices of all nodes that are there in the order of their rank; None: as they are."""
+        self.rank()
+        return self._by_rank
 
     def rank(self) -> npt.NDArray[np.int64]:
         """Return each node's rank by name, indexed by node number: the stable tie-break."""
         if self._rank is None:
             order = sorted((name, number) for number, name in enumerate(self._numbers) if name is not None)
             self._rank = np.full(len(self._numbers), len(self._numbers), dtype=np.int64)
-            self._rank[[number for _, number in order]] = np.arange(len(order))
+            by_rank = np.array([number for _, number in order], dtype=np.int64)
+            self._rank[by_rank] = np.arange(len(order))
+            self._live = np.sort(by_rank)
+            self._by_rank = None if np.array_equal(by_rank, self._live) else by_rank
         return self._rank
 
     def node_codes(self) -> npt.NDArray[np.int8]:

@@ -24,9 +24,7 @@ class HostColumns:
 
     def __init__(self, size: int = 16) -> None:
         """`size` is for how many node numbers there is room at first; it grows."""
-        self.cpu_milli = np.zeros(size, dtype=np.int64)
-        self.memory_bytes = np.zeros(size, dtype=np.int64)
-        self.pods = np.zeros(size, dtype=np.int64)
+        self._show(np.zeros((3, size), dtype=np.int64))
         self.changes = Changes()
         """Of nodes."""
 
@@ -43,29 +41,31 @@ class HostColumns:
         if rooms:
             self._make_room_for(int(numbers.max()))
             self.changes.note_all(numbers)
-            left = np.array([_left(room, taken) for room, taken in rooms], dtype=np.int64).T
-            self.cpu_milli[numbers], self.memory_bytes[numbers], self.pods[numbers] = left
+            left = np.array([_left(room, taken) for room, taken in rooms], dtype=np.int64)
+            self.left[:, numbers] = left.T
 
     def _make_room_for(self, number: int) -> None:
-        if number >= len(self.cpu_milli):
-            self.cpu_milli = _grown(self.cpu_milli, number)
-            self.memory_bytes = _grown(self.memory_bytes, number)
-            self.pods = _grown(self.pods, number)
+        size = len(self.cpu_milli)
+        if number >= size:
+            more = np.zeros((3, max(size, number + 1)), dtype=np.int64)
+            self._show(np.concatenate([self.left, more], axis=1))
 
     def copy(self) -> "HostColumns":
         """Return the same room, to try something on."""
         copy = HostColumns(0)
-        copy.cpu_milli, copy.memory_bytes = self.cpu_milli.copy(), self.memory_bytes.copy()
-        copy.pods = self.pods.copy()
+        copy._show(self.left.copy())
         return copy
 
     def only(self, number: int) -> "HostColumns":
         """Return a copy of one node's room, as that of node 0."""
         alone = HostColumns(1)
-        alone.cpu_milli = self.cpu_milli[number : number + 1].copy()
-        alone.memory_bytes = self.memory_bytes[number : number + 1].copy()
-        alone.pods = self.pods[number : number + 1].copy()
+        alone._show(self.left[:, number : number + 1].copy())
         return alone
+
+    def _show(self, left: npt.NDArray[np.int64]) -> None:
+        self.left = left
+        """CPU, memory and places for pods, one under the other."""
+        self.cpu_milli, self.memory_bytes, self.pods = left
 
     def take(self, number: int, needs: HostNeeds) -> None:
         """A pod goes to the node."""
@@ -97,7 +97,3 @@ def _left(room: HostRoom, taken: Sequence[HostNeeds]) -> tuple[int, int, int]:
         memory_bytes - sum([each.memory_bytes for each in taken]),
         places - len(taken),
     )
-
-
-def _grown(array: npt.NDArray[np.int64], index: int) -> npt.NDArray[np.int64]:
-    return np.concatenate([array, np.zeros(max(len(array), index + 1), dtype=np.int64)])

@@ -52,6 +52,7 @@ class Mix:
         """`counts`: a mix that is known from elsewhere; it is taken as it is and learns nothing."""
         self._fixed = counts is not None
         self._counts: Counter[AskClass] = Counter(counts or {})
+        self._total = self._counts.total()
         self._window: deque[AskClass] = deque()
         self._seen = 0
         self._next = _ENOUGH
@@ -63,7 +64,7 @@ class Mix:
     @property
     def is_known(self) -> bool:
         """Whether enough was seen to think ahead."""
-        return self._counts.total() >= _ENOUGH
+        return self._total >= _ENOUGH
 
     @property
     def counts(self) -> Mapping[AskClass, int]:
@@ -76,6 +77,7 @@ class Mix:
             return
         self._window.append(asked)
         self._counts[asked] += 1
+        self._total += 1
         if len(self._window) > _WINDOW:
             self._forget(self._window.popleft())
         self._seen += 1
@@ -85,6 +87,7 @@ class Mix:
 
     def _forget(self, asked: AskClass) -> None:
         self._counts[asked] -= 1
+        self._total -= 1
         if not self._counts[asked]:
             del self._counts[asked]
 

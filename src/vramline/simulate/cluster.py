@@ -4,7 +4,7 @@ It stands in for API server, kube-scheduler and kubelets where there are none. I
 that a snapshot, a story and a living demo all run on it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 
 import msgspec
 import numpy as np
@@ -66,7 +66,9 @@ class EmbeddedCluster:
         self._wishes: dict[bytes, npt.NDArray[np.int8]] = {}
         """By what pods wish of a host; emptied when a node changes."""
         self._rooms = Rooms()
-        self._refusals: dict[bytes, tuple[tuple[int, float], SealedDecision]] = {}
+        self._refusals: dict[Hashable, SealedDecision] = {}
+        """Of one moment, by what was asked."""
+        self._refused_at: tuple[int, float] | None = None
 
     # ── state ────────────────────────────────────────────────────────────────────────────────────
 
@@ -285,17 +287,16 @@ class EmbeddedCluster:
         if decision.placement is not None:
             most_nodes = 0 if most_nodes else None
             return seal_decision(self.fleet, decision, rules, most_nodes=most_nodes, why=False)
-        nameless = msgspec.structs.replace(decision.ask, pod="", pod_uid="")
-        key = msgspec.msgpack.encode((nameless, rules, candidates.tobytes(), most_nodes, why))
-        known = self._refusals.get(key)
-        if known is not None and known[0] == (decision.generation, decision.at):
-            return known[1]
-        if known is None and len(self._refusals) > 1000:
-            self._refusals.clear()
-        sealed = seal_decision(
-            self.fleet, decision, rules, most_nodes=most_nodes, why=why, candidates=candidates
-        )
-        self._refusals[key] = ((decision.generation, decision.at), sealed)
+        moment = (decision.generation, decision.at)
+        if self._refused_at != moment:
+            self._refused_at, self._refusals = moment, {}
+        _, _, *wishes = msgspec.structs.astuple(decision.ask)  # all but whose they are
+        key = (*wishes, rules, candidates.tobytes(), most_nodes, why)
+        sealed = self._refusals.get(key)
+        if sealed is None:
+            sealed = self._refusals[key] = seal_decision(
+                self.fleet, decision, rules, most_nodes=most_nodes, why=why, candidates=candidates
+            )
         return sealed
 
     def _take_case(

@@ -73,8 +73,8 @@ def refuse_for_now(
 ) -> tuple[Codes, bool]:
     """Return for each row FITS or the code of the first rule that refused it.
 
-    `codes` are those for good; None: no card is refused for good. And whether no other rule than the one about
-    memory that is free can have refused a card.
+    `codes` are those for good; None: no card is refused for good. And whether no other rule than the one
+    about memory that is free can have refused a card.
     """
     columns = look.columns
     refused = (sizes > look.free) * _NO_VRAM

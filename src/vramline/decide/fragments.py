@@ -70,7 +70,7 @@ class Cards(NamedTuple):
 
 
 class Standing:
-    """What the pods to come could use of nodes b, by class m. Arrays of their own: they lie together in memory."""
+    """What the pods to come could use of nodes b, by class m."""
 
     __slots__ = ("amount", "feeds", "in_all", "number")
 
@@ -209,9 +209,7 @@ def weigh_sets(prospects: Prospects, standing: Standing, taken: Cards, ask: OnKi
 def weigh_cpu(prospects: Prospects, standing: Standing, cpu: int) -> Terms:
     """Return what a pod without GPUs spoils on each node."""
     in_all = standing.in_all
-    usable, lasting = _usable(
-        prospects, standing.number, standing.amount, standing.feeds, in_all[0] - cpu
-    )
+    usable, lasting = _usable(prospects, standing.number, standing.amount, standing.feeds, in_all[0] - cpu)
     unit = 1000.0 / prospects.reference
     nothing = np.zeros(len(usable))
     return Terms(

@@ -89,7 +89,7 @@ def _refuse_by_room(
     if not np.count_nonzero(lacks):
         return codes.copy()
     cpu, memory, place = lacks
-    reason = memory * _NO_MEMORY
+    reason: Codes = memory * _NO_MEMORY
     np.copyto(reason, _NO_CPU, where=cpu)
     np.copyto(reason, _NO_PLACE, where=place)
     np.copyto(reason, codes, where=codes != FITS)  # what comes last here comes first

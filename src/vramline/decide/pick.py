@@ -17,9 +17,10 @@ Codes = npt.NDArray[np.int8]
 
 def fitting_nodes(fleet: Fleet, node_codes: Codes) -> Ints:
     """Return the numbers of the nodes that fit, by rank."""
-    fits, by_rank = node_codes == FITS, fleet.by_rank()
+    fits, by_rank = node_codes == FITS, fleet.ranks().by_rank
     if by_rank is None:
-        return fits.nonzero()[0]
+        found: Ints = fits.nonzero()[0]
+        return found
     return by_rank.compress(fits.take(by_rank))
 
 

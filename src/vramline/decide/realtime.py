@@ -64,7 +64,7 @@ def look_at_cards(columns: GpuColumns, rules: Rules, *, now: float) -> Look:
 
 
 def only_tier(look: Look) -> int | None:
-    """Return the tier of all these cards, whatever is asked for; None: it is not one, or depends on the ask."""
+    """Return the tier of all these cards, whatever is asked for; None: there are several, or may be."""
     if look.modes is not None or look.rules.mode is RealtimeMode.WARNING:
         return None
     if look.rules.mode is RealtimeMode.DISABLED:

@@ -51,7 +51,9 @@ def keep_terms(fleet: Fleet, decision: Decision, numbers: Ints) -> Callable[[], 
     """
     scores, ask = decision.scores[numbers], decision.ask
     scene, board = decision.judged_by
-    blocks = np.array([fleet.block_of(number) for number in numbers.tolist()], dtype=np.int64)
+    blocks = numbers
+    if not fleet.columns.is_straight(fleet.node_count):
+        blocks = np.array([fleet.block_of(number) for number in numbers.tolist()], dtype=np.int64)
     if board.scores is not None:
         outlook = last_outlook(scene)
         cards = _cards_taken(fleet, scene, board, ask, blocks)
@@ -69,14 +71,14 @@ def _cards_taken(fleet: Fleet, scene: Scene, board: Board, ask: Ask, blocks: Int
     """Return the cards that the ask would get on each of these blocks, named by their place here."""
     columns = fleet.columns
     if ask.gpus == 1:
-        rows, place = board.picks[blocks], np.arange(len(blocks))
+        rows, place = board.picks.take(blocks), np.arange(len(blocks))
     else:
         runs = [columns.blocks[block] for block in blocks.tolist()]
         rows = np.concatenate([np.arange(run.start, run.start + run.width) for run in runs])
         place = np.repeat(np.arange(len(runs)), [run.width for run in runs])
         fits = board.row_codes[rows] == FITS
         rows, place = rows[fits], place[fits]
-    cards = Cards(place, scene.left[rows], columns.kind[rows], board.sizes[rows])
+    cards = Cards(place, scene.left.take(rows), columns.kind.take(rows), board.sizes.take(rows))
     return cards if ask.gpus == 1 else best_fitting(cards, ask.gpus)
 
 

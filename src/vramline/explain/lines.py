@@ -73,7 +73,8 @@ def node_line(fleet: Fleet, decision: Decision, number: int) -> NodeLine:
 
 def keep_lines(fleet: Fleet, decision: Decision, numbers: Ints) -> Callable[[], list[NodeLine]]:
     """Keep what the ask met on some nodes: what is returned says later what was true now."""
-    heads, listed = [], []
+    heads: list[_Head] = []
+    listed: list[int] = []
     for number in numbers.tolist():
         rows_of_node = rows_of(fleet, number)
         heads.append(_head(fleet, decision, number, rows_of_node))

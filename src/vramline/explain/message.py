@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from vramline.decide.scores import UNREACHABLE
 from vramline.explain.figures import rows_of
-from vramline.explain.nearness import Survey, count_reasons, most_frequent, wants_unknown_cards
+from vramline.explain.nearness import Survey, count_codes, most_frequent, reasons_of, wants_unknown_cards
 from vramline.explain.text import card_name, clip, histogram, join_names, seconds
 from vramline.model.ask import PolicyName
 from vramline.model.decision import Decision, DecisionWarning, Placement
@@ -26,19 +26,26 @@ def keep_message(fleet: Fleet, decision: Decision, survey: Survey) -> Callable[[
     """Keep what became of the pod, to be said in one line; as short for 5,000 nodes as for 5."""
     placement = decision.placement
     if placement is None:
-        return partial(str, _refused(fleet, decision, survey))
+        return _keep_refusal(fleet, decision, survey)
     free = [int(decision.free[fleet.columns.row_of[share.uuid]]) for share in placement.gpus]
     return partial(_placed, placement, free, decision.policy, survey.fitting_nodes, survey.nodes)
 
 
-def _refused(fleet: Fleet, decision: Decision, survey: Survey) -> str:
-    message = _none_fit(survey.nodes, survey.counts, survey.speaks, _detail(fleet, decision, survey))
+def _keep_refusal(fleet: Fleet, decision: Decision, survey: Survey) -> Callable[[], str]:
+    more = ""
     if wants_unknown_cards(fleet, decision.ask):
-        message += f"; no node has {clip(join_names(decision.ask.constraints.use_uuids, last='or'))}"
+        more += f"; no node has {clip(join_names(decision.ask.constraints.use_uuids, last='or'))}"
     if decision.nominated is not None:
         released = format_mib(_releasing_where_nominated(fleet, decision, decision.nominated))
-        message += f"; would fit on {decision.nominated} once {released} are released"
-    return message
+        more += f"; would fit on {decision.nominated} once {released} are released"
+    detail = _keep_detail(fleet, decision, survey)
+    return partial(_refused, survey.nodes, survey.counts(), survey.speaks, detail, more)
+
+
+def _refused(
+    nodes: int, counts: npt.NDArray[np.int64], reason: Reason | None, detail: Callable[[], str], more: str
+) -> str:
+    return _none_fit(nodes, reasons_of(counts), reason, detail()) + more
 
 
 def explain_hosts(fleet: Fleet, codes: npt.NDArray[np.int8]) -> tuple[Reason, str]:
@@ -48,7 +55,7 @@ def explain_hosts(fleet: Fleet, codes: npt.NDArray[np.int8]) -> tuple[Reason, st
     """
     here = codes[fleet.live_numbers()]
     reason = most_frequent(here) if here.any() else Reason.NOT_A_CANDIDATE
-    return reason, _none_fit(len(here), count_reasons(here), reason, "")
+    return reason, _none_fit(len(here), reasons_of(count_codes(here)), reason, "")
 
 
 def warning_sentences(warnings: tuple[DecisionWarning, ...], *, cards: int) -> list[str]:
@@ -88,32 +95,52 @@ def _none_fit(nodes: int, counts: dict[Reason, int], reason: Reason | None, deta
     return f"0/{nodes:,} nodes fit: {histogram(counts, first=reason, detail=detail)}"
 
 
-def _detail(fleet: Fleet, decision: Decision, survey: Survey) -> str:
-    """Say with numbers how near the nearest node came, where there is a number to say."""
+def _keep_detail(fleet: Fleet, decision: Decision, survey: Survey) -> Callable[[], str]:
+    """Keep how near the nearest node came, to be said with numbers where there is one to say."""
     if survey.speaks is None:
-        return ""
+        return str
     same = survey.nearest(1, (CODE_OF[survey.speaks],))
     if not len(same):
-        return ""
+        return str
     nearest = int(same[0])
     name = fleet.name_of(nearest)
     if survey.speaks in _INVENTORY_REASONS:
         node = fleet.node(name)
-        return "" if node is None or node.problem is None else f"{name}: {clip(node.problem.detail)}"
+        return partial(
+            str, "" if node is None or node.problem is None else f"{name}: {clip(node.problem.detail)}"
+        )
     lacking = int(survey.lacking[nearest])
-    short = f", short by {format_mib(lacking)}" if 0 < lacking < UNREACHABLE else ""
     if survey.speaks is Reason.NOT_ENOUGH_GPUS:
-        return f"closest {name}, {survey.fitting[nearest]} of {decision.ask.gpus} GPUs fit{short}"
+        fitting = int(survey.fitting[nearest])
+        return partial(_too_few, name, fitting, decision.ask.gpus, lacking)
     if survey.speaks in {Reason.INSUFFICIENT_VRAM, Reason.GPU_TOO_SMALL}:
-        return f"closest {card_name(name, _nearest_card(fleet, decision, nearest))}{short}"
-    return ""
+        return partial(_closest, name, _nearest_card(fleet, decision, nearest), lacking)
+    return str
+
+
+def _too_few(node: str, fitting: int, wanted: int, lacking: int) -> str:
+    return f"closest {node}, {fitting} of {wanted} GPUs fit{_short_by(lacking)}"
+
+
+def _closest(node: str, card: str, lacking: int) -> str:
+    return f"closest {card_name(node, card)}{_short_by(lacking)}"
+
+
+def _short_by(lacking: int) -> str:
+    return f", short by {format_mib(lacking)}" if 0 < lacking < UNREACHABLE else ""
 
 
 def _nearest_card(fleet: Fleet, decision: Decision, number: int) -> str:
     """Return the card of a node that lacks the fewest MiB."""
-    code = decision.node_codes[number]
-    rows = [row for row in rows_of(fleet, number) if decision.row_codes[row] == code]
-    return fleet.columns.card(min(rows, key=lambda row: decision.sizes[row] - decision.free[row])).uuid
+    code = int(decision.node_codes[number])
+    rows = rows_of(fleet, number)
+    there = slice(rows.start, rows.stop)
+    codes, lacking = (
+        decision.row_codes[there].tolist(),
+        (decision.sizes[there] - decision.free[there]).tolist(),
+    )
+    _, row = min((lacks, row) for row, own, lacks in zip(rows, codes, lacking, strict=True) if own == code)
+    return fleet.columns.card(row).uuid
 
 
 def _releasing_where_nominated(fleet: Fleet, decision: Decision, name: str) -> int:

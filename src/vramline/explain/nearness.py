@@ -5,7 +5,7 @@ those, card reasons before host reasons. Everything is by array, so that 5,000 n
 """
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +16,7 @@ from vramline.model.decision import Decision
 from vramline.model.fleet import Fleet
 from vramline.model.reason import CODE_OF, FITS, REASON_OF, Reason
 
-__all__ = ["CARD_CODES", "Survey", "count_reasons", "most_frequent", "wants_unknown_cards"]
-
-_FEW = 64
-"""So many nodes that are equally near, or nearer, are put in order one by one."""
+__all__ = ["CARD_CODES", "Survey", "count_codes", "most_frequent", "reasons_of", "wants_unknown_cards"]
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int8]
@@ -83,10 +80,10 @@ class Survey:
     def _live(self) -> Ints:
         return self._fleet.live_numbers()
 
-    @cached_property
-    def counts(self) -> dict[Reason, int]:
-        """How many nodes were refused for each reason."""
-        return count_reasons(self._decision.node_codes[self._live])
+    def counts(self) -> Ints:
+        """Return how many nodes have each code."""
+        codes, live = self._decision.node_codes, self._live
+        return count_codes(codes if len(live) == len(codes) else codes[live])
 
     @cached_property
     def lacking(self) -> Ints:
@@ -124,22 +121,16 @@ class Survey:
         return self._listed
 
     def _shortest(self, most: int) -> Ints | None:
-        """Return the first nodes where nothing fits and enough nodes lack memory alone; None: look elsewhere."""
-        numbers, lacking = self._short
-        if self.fitting_nodes or len(numbers) < most:
+        """Return the first nodes if nothing fits and enough nodes lack memory alone; None: look elsewhere."""
+        numbers, lacking, nearest = self._short
+        if self.fitting_nodes or len(numbers) < most or self._decision.ask.gpus > 1:
             return None
+        if len(nearest) >= most:
+            return nearest[:most]
         near = (lacking <= np.partition(lacking, most - 1)[most - 1]).nonzero()[0]
-        if len(near) > _FEW:
-            return None
-        numbers = numbers[near]
-        keys = zip(
-            lacking[near].tolist(),
-            (-self.fitting[numbers]).tolist(),
-            self._fleet.rank()[numbers].tolist(),
-            numbers.tolist(),
-            strict=True,
-        )
-        return np.array([key[-1] for key in sorted(keys)[:most]], dtype=np.int64)
+        nearest = near[lacking[near].argsort(kind="stable")[:most]]  # equals stay in the order of their ranks
+        first: Ints = numbers.take(nearest)
+        return first
 
     def nearest(self, most: int, codes: tuple[int, ...]) -> Ints:
         """Return the numbers of the first nodes in that order that have one of these codes."""
@@ -151,17 +142,20 @@ class Survey:
         return _first_by(self._keys, self._live[wanted[node_codes[self._live]]], most)
 
     @cached_property
-    def _short(self) -> tuple[Ints, Ints]:
-        """The numbers of the nodes that lack memory on cards, and how much they lack."""
-        numbers = _IS_SHORT[self._decision.node_codes].nonzero()[0]
-        return numbers, self.lacking[numbers]
+    def _short(self) -> tuple[Ints, Ints, Ints]:
+        """By rank, the numbers of the nodes that lack memory on cards; how much; and who lacks least."""
+        codes, by_rank = self._decision.node_codes, self._fleet.ranks().by_rank
+        short = (codes == _SHORT_CODES[0]) | (codes == _SHORT_CODES[1])
+        numbers = short.nonzero()[0] if by_rank is None else by_rank.compress(short.take(by_rank))
+        lacking = self.lacking.take(numbers)
+        return numbers, lacking, numbers.compress(lacking == lacking.min()) if len(numbers) else numbers
 
     def _reason_of_pod(self) -> Reason:
         """Return the reason of the nearest miss, or else the most frequent one among nodes with GPUs."""
         fleet, decision = self._fleet, self._decision
-        numbers, lacking = self._short
-        if len(numbers):
-            return most_frequent(decision.node_codes[numbers[lacking == lacking.min()]])
+        *_, nearest = self._short
+        if len(nearest):
+            return most_frequent(decision.node_codes[nearest])
         live = self._live
         speakers = live[fleet.node_codes()[live] != CODE_OF[Reason.NO_SUCH_GPU]]
         if not len(speakers):
@@ -205,15 +199,20 @@ def _first_by(keys: tuple[Key, ...], numbers: Ints, most: int | None) -> Ints:
     return chosen[np.lexsort([key(chosen) for key in reversed(keys)])] if len(chosen) > 1 else chosen
 
 
-def count_reasons(codes: Codes) -> dict[Reason, int]:
-    """Count the reasons among node codes; FITS is none."""
-    counts = np.bincount(codes, minlength=len(Reason) + 1)
-    return {reason: int(counts[code]) for code, reason in REASON_OF.items() if counts[code]}
+def count_codes(codes: Codes) -> Ints:
+    """Return how often each code is among these."""
+    return np.bincount(codes)
+
+
+def reasons_of(counts: Ints) -> dict[Reason, int]:
+    """Return the reasons among codes that were counted; FITS is none."""
+    listed = counts.tolist()
+    return {reason: listed[code] for code, reason in REASON_OF.items() if code < len(listed) and listed[code]}
 
 
 def most_frequent(codes: Codes) -> Reason:
     """Return the reason that most codes give, among equals the one nearest to fitting."""
-    counts = count_reasons(codes)
+    counts = reasons_of(count_codes(codes))
     return min(counts, key=lambda reason: (-counts[reason], _PLACE_OF_CODE[CODE_OF[reason]], reason))
 
 
@@ -223,14 +222,15 @@ def wants_unknown_cards(fleet: Fleet, ask: Ask) -> bool:
     return bool(wanted) and not any(uuid in fleet.columns.row_of for uuid in wanted)
 
 
+@cache
 def _is_one_of(codes: tuple[int, ...]) -> npt.NDArray[np.bool_]:
-    """Return by code whether it is among these."""
+    """Return by code whether it is among these. Not to be written to."""
     known = np.zeros(len(Reason) + 1, dtype=np.bool_)
     known[list(codes)] = True
     return known
 
 
-_IS_SHORT, _BY_MEMORY = _is_one_of(_SHORT_CODES), _is_one_of(_MEMORY_CODES)
+_BY_MEMORY = _is_one_of(_MEMORY_CODES)
 
 
 def _by_node(fleet: Fleet, by_block: Ints, *, missing: int) -> Ints:

@@ -18,7 +18,17 @@ import numpy.typing as npt
 from vramline.errors import InvariantError
 from vramline.model.ask import RealtimeMode
 from vramline.model.changes import Changes
-from vramline.model.counts import ALL_CORES, COUNTED, NEVER, NO_LIMIT, SEEN, CardCount, figures_of, is_limited, look_at
+from vramline.model.counts import (
+    ALL_CORES,
+    COUNTED,
+    NEVER,
+    NO_LIMIT,
+    SEEN,
+    CardCount,
+    figures_of,
+    is_limited,
+    look_at,
+)
 from vramline.model.gpu import Health, PhysicalGpu
 from vramline.model.law import promise_of
 from vramline.model.observation import Observation, Unknown
@@ -215,9 +225,7 @@ class GpuColumns:
         widths: npt.NDArray[np.int64],
         size: int,
     ) -> "_SomeColumns":
-        part: _SomeColumns = object.__new__(_SomeColumns)
-        part._arrays, part._rows = self._arrays, rows
-        part._size, part._starts, part._widths = size, starts, widths
+        part = _SomeColumns(self._arrays, rows, starts, widths, size)
         part.blocks = [_SOME_BLOCK] * len(widths)
         part.models, part.kinds = self.models, self.kinds
         part.has_streams, part.has_node_modes = self.has_streams, self.has_node_modes
@@ -449,7 +457,16 @@ class GpuColumns:
 class _SomeColumns(GpuColumns):
     """Some rows of other columns, each field looked up when it is first asked for."""
 
-    _rows: npt.NDArray[np.int64] | slice
+    def __init__(
+        self,
+        arrays: dict[str, npt.NDArray[Any]],
+        rows: npt.NDArray[np.int64] | slice,
+        starts: npt.NDArray[np.int64],
+        widths: npt.NDArray[np.int64],
+        size: int,
+    ) -> None:
+        self._arrays, self._rows = arrays, rows
+        self._starts, self._widths, self._size = starts, widths, size
 
     def __getattr__(self, name: str) -> npt.NDArray[Any]:
         if name not in _FIELDS:

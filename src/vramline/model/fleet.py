@@ -25,6 +25,7 @@ from vramline.model.mix import Mix
 from vramline.model.node import Node, NodeProblem
 from vramline.model.observation import Observation, ObservationSource, Unknown
 from vramline.model.places import NOT_HERE, NumberOf, Place
+from vramline.model.ranks import Ranks, rank_nodes
 from vramline.model.reason import CODE_OF, FITS, Reason
 from vramline.model.release import ReleaseProof, prove_release
 from vramline.units import Mib
@@ -74,9 +75,7 @@ class Fleet:
         self._picture: tuple[str, int, Fleet] | None = None
         self._uncounted: set[str] = set()
         self._gathered: set[str] | None = None
-        self._rank: npt.NDArray[np.int64] | None = None
-        self._live = np.zeros(0, dtype=np.int64)
-        self._by_rank: npt.NDArray[np.int64] | None = None
+        self._ranks: Ranks | None = None
         self._node_codes: npt.NDArray[np.int8] | None = None
 
     def copy(self) -> "Fleet":
@@ -171,25 +170,18 @@ class Fleet:
         return len(self._places)
 
     def live_numbers(self) -> npt.NDArray[np.int64]:
-        """Return the indices of all nodes that are there. Not to be written to."""
-        self.rank()
-        return self._live
-
-    def by_rank(self) -> npt.NDArray[np.int64] | None:
-        """Return the indices of all nodes that are there in the order of their rank; None: as they are."""
-        self.rank()
-        return self._by_rank
+        """Return the indices of all nodes that are there."""
+        return self.ranks().live
 
     def rank(self) -> npt.NDArray[np.int64]:
         """Return each node's rank by name, indexed by node number: the stable tie-break."""
-        if self._rank is None:
-            order = sorted((name, number) for number, name in enumerate(self._numbers) if name is not None)
-            self._rank = np.full(len(self._numbers), len(self._numbers), dtype=np.int64)
-            by_rank = np.array([number for _, number in order], dtype=np.int64)
-            self._rank[by_rank] = np.arange(len(order))
-            self._live = np.sort(by_rank)
-            self._by_rank = None if np.array_equal(by_rank, self._live) else by_rank
-        return self._rank
+        return self.ranks().rank
+
+    def ranks(self) -> Ranks:
+        """Return the stable order of all nodes."""
+        if self._ranks is None:
+            self._ranks = rank_nodes(self._numbers)
+        return self._ranks
 
     def node_codes(self) -> npt.NDArray[np.int8]:
         """Return, by node number, FITS or why no GPU ask at all can go to the node. Not to be written to."""
@@ -209,7 +201,7 @@ class Fleet:
         place = self._places.get(node.name)
         if place is None:
             place = self._places[node.name] = Place(self._new_number(node.name), node)
-            self._rank = self._node_codes = None
+            self._ranks = self._node_codes = None
         elif place.block is not None and place.node.gpus != node.gpus:
             self.columns.drop_block(place.block)
             place.block = None
@@ -243,7 +235,7 @@ class Fleet:
         del self._number_of[name]
         self.names_version += 1
         self._idle_numbers.append(place.number)
-        self._rank = None
+        self._ranks = None
         self._node_codes = None
 
     def requests_on(self, name: str) -> Mapping[str, Mib]:

@@ -19,7 +19,7 @@ class Ranks(NamedTuple):
     live: Ints
     """The numbers that somebody has, ascending."""
     by_rank: Ints | None
-    """The same in the order of rank; None: that is the same order, as where nodes came in the order of names."""
+    """The same in the order of rank; None: it is the same order, as where nodes came by name."""
 
 
 def rank_nodes(names: Sequence[str | None]) -> Ranks:

@@ -124,10 +124,13 @@ class Nominator:
         nodes = self._live.fleet.node_count
         if nodes < self._rules.nodes or not self._live.pods_are_complete:
             return 0
+        self._plan_all_again()
+        if not self._owes():
+            return 0
         # While kube-scheduler waits it takes nobody before a hint arrives.
         head = 0 if self._head_start.wanted.is_set() else self._rules.left_alone(nodes)
         queue = self._queue()
-        waiting = self._to_be_planned(queue[head:])
+        waiting = [pod for pod in queue[head:] if self._is_owed(pod)]
         few = len(queue) < self._rules.waiting and not self._head_start.is_under_way()
         if few or not waiting:  # at 5,000 nodes a look costs 30 ms
             return 0
@@ -151,12 +154,11 @@ class Nominator:
             self._log.info("nominated.ahead", pods=written, waiting=len(waiting))
         return written
 
-    def _to_be_planned(self, queue: list[Pod]) -> list[Pod]:
-        """Return who could be told a node; who fitted nowhere is planned again every now and then."""
+    def _plan_all_again(self) -> None:
+        """Every now and then, give those another chance who fitted nowhere."""
         if self._clock() >= self._plan_all_at:
             self._nowhere.clear()
             self._plan_all_at = self._clock() + _FRUITLESS_S
-        return [pod for pod in queue if _wants_a_hint(pod) and pod.uid not in self._nowhere]
 
     def _written(self) -> int:
         return self._tallies.of(Happening.NOMINATIONS, "written")

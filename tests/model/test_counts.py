@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vramline.model.claim import Claim, ClaimState
-from vramline.model.counts import COUNTED, SEEN, OnCard, count_cards, figures_of, look_at
+from vramline.model.counts import COUNTED, SEEN, OnCards, count_cards, figures_of, look_at
 from vramline.model.gpu import PhysicalGpu
 from vramline.model.law import requested_beyond, take_account
 from vramline.model.observation import NOT_REPORTED, GpuProcess, Observation
@@ -63,14 +63,15 @@ def test_many_cards_are_counted_as_each_of_them(
     cards: list[tuple[PhysicalGpu, tuple[Claim, ...], Observation | None, dict[str, int]]],
 ) -> None:
     alone: list[tuple[Any, ...]] = []
-    there = []
+    requested = []
     for gpu, claims, seen, requests in cards:
         account = take_account(gpu, claims, seen, MARGIN, requests)
         figures = figures_of(gpu, account, len(claims), sum(claim.cores for claim in claims))
         alone.append((*figures, *look_at(gpu, seen)))
-        there.append(OnCard(gpu, claims, seen, requested_beyond(claims, requests) if gpu.unified else 0))
+        requested.append(requested_beyond(claims, requests) if gpu.unified else 0)
 
-    together = count_cards(there, MARGIN)
+    gpus, on_cards, looks, _ = zip(*cards, strict=True)
+    together = count_cards(OnCards(gpus, on_cards, looks, requested), MARGIN)
 
     for name, column in zip((*COUNTED, *SEEN), zip(*alone, strict=True), strict=True):
         np.testing.assert_array_equal(together[name], np.array(column), err_msg=name)

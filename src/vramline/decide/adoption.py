@@ -33,18 +33,22 @@ _NOTHING = GpuShare("", Mib(0))
 
 def claims_of(pod: Pod, shares: Iterable[GpuShare]) -> tuple[Claim, ...]:
     """Return the claims of a pod that is on its node already."""
+    key, state = pod.key, _STATES[pod.phase]
+    ended_at = pod.ended_at if state is ClaimState.RELEASING else None
     return tuple(
-        Claim(
-            pod_uid=pod.uid,
-            pod=pod.key,
-            gpu=share.uuid,
-            mib=share.mib,
-            cores=share.cores,
-            state=_STATES[pod.phase],
-            started_at=pod.started_at,
-            ended_at=pod.ended_at if pod.phase is PodPhase.RELEASING else None,
-        )
-        for share in shares
+        [
+            Claim(
+                pod_uid=pod.uid,
+                pod=key,
+                gpu=share.uuid,
+                mib=share.mib,
+                cores=share.cores,
+                state=state,
+                started_at=pod.started_at,
+                ended_at=ended_at,
+            )
+            for share in shares
+        ]
     )
 
 

@@ -123,6 +123,8 @@ class GpuColumns:
         """`arrays`: rows that are there already, by field; None: there are none yet."""
         self._size = 0
         self._arrays = _no_rows() if arrays is None else arrays
+        self._cut: list[str] = []
+        """Of which fields there is a view."""
         self.blocks: list[Block] = []
         self._idle: dict[int, list[int]] = {}
         self._starts = np.zeros(16, dtype=np.int64)
@@ -159,6 +161,7 @@ class GpuColumns:
             raise AttributeError(name)
         view: npt.NDArray[Any] = self.__dict__["_arrays"][name][: self._size]
         self.__dict__[name] = view  # the next time nobody comes here, until rows are added
+        self.__dict__.setdefault("_cut", []).append(name)
         return view
 
     def copy(self) -> "GpuColumns":
@@ -449,8 +452,9 @@ class GpuColumns:
         self._arrays["block"][self._size : self._size + width] = number
         self.blocks.append(Block(self._size, width))
         self._size += width
-        for name in _FIELDS:
-            self.__dict__.pop(name, None)
+        for name in self._cut:
+            del self.__dict__[name]
+        self._cut.clear()
         return number
 
 

@@ -1,7 +1,7 @@
 """What is counted of a card: the figures of its row, taken from its account and the last look at it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ __all__ = [
     "SEEN",
     "CardCount",
     "Look",
-    "OnCard",
+    "OnCards",
     "count_cards",
     "figures_of",
     "is_limited",
@@ -57,13 +57,13 @@ class CardCount(NamedTuple):
     """Compute share that is claimed."""
 
 
-class OnCard(NamedTuple):
-    """One card of many, and what is on it."""
+class OnCards(NamedTuple):
+    """Many cards, and what is on each."""
 
-    gpu: PhysicalGpu
-    claims: tuple[Claim, ...]
-    observation: Observation | None
-    requested: int
+    gpus: Sequence[PhysicalGpu]
+    claims: Sequence[tuple[Claim, ...]]
+    seen: Sequence[Observation | None]
+    requested: Sequence[int]
     """What pods requested of the machine's memory beyond their claims, where that is the card's."""
 
 
@@ -121,15 +121,14 @@ def look_at(gpu: PhysicalGpu, observation: Observation | None) -> Look:
     return Look(observation.at, observation.void_at, 100.0 * used / gpu.total, utilization)
 
 
-def count_cards(cards: Sequence[OnCard], margin: Mib) -> dict[str, npt.NDArray[Any]]:
+def count_cards(cards: OnCards, margin: Mib) -> dict[str, npt.NDArray[Any]]:
     """Return by column what `figures_of` and `look_at` say of many cards, by the same law."""
-    sums = Sums(*np.array([sum_up(each.claims, each.observation) for each in cards], dtype=np.int64).T)
-    looks = np.array([look_at(each.gpu, each.observation) for each in cards], dtype=np.float64).T
-    used = np.array([_used_in(each.observation) for each in cards], dtype=np.int64)
-    told = np.array([_told_of(each) for each in cards], dtype=np.int64).T
-    promise, requested, slots, sharers, cores = told[0] - margin, *told[1:]
-    unmanaged, _ = balance(used, sums, margin, requested, most=np.maximum, least=np.minimum)
-    claimed, held, is_seen = sums.claimed + requested, sums.held + requested, used != _NOT_TOLD
+    sums = Sums(*_columns(map(sum_up, cards.claims, cards.seen)))
+    used, at, void_at, utilization = _columns(map(_seen_in, cards.seen), np.float64)
+    total, usable, slots, sharers, cores = _columns(map(_told_of, cards.gpus, cards.claims))
+    requested, is_seen = np.array(cards.requested, dtype=np.int64), used != _NOT_TOLD
+    unmanaged, _ = balance(used.astype(np.int64), sums, margin, requested, most=np.maximum, least=np.minimum)
+    promise, claimed, held = usable - margin, sums.claimed + requested, sums.held + requested
     free_books = promise - claimed
     figures = (
         claimed,
@@ -143,19 +142,40 @@ def count_cards(cards: Sequence[OnCard], margin: Mib) -> dict[str, npt.NDArray[A
         cores,
         sharers,
     )
-    return dict(zip(COUNTED, figures, strict=True)) | dict(zip(SEEN, looks, strict=True))
+    looks = (
+        np.where(is_seen, at, NEVER),
+        np.where(is_seen, void_at, NEVER),
+        np.where(is_seen, 100.0 * used / total, math.nan),
+        utilization,
+    )
+    return dict(zip((*COUNTED, *SEEN), (*figures, *looks), strict=True))
 
 
-_NOT_TOLD = -1
+_NOT_TOLD = -1.0
+_NOT_LOOKED = (_NOT_TOLD, NEVER, NEVER, math.nan)
 
 
-def _used_in(observation: Observation | None) -> int:
-    used = _NOT_TOLD if observation is None else observation.used
-    return _NOT_TOLD if isinstance(used, Unknown) else used
+def _columns(rows: Iterable[tuple[float, ...]], dtype: npt.DTypeLike = np.int64) -> list[npt.NDArray[Any]]:
+    return [np.array(column, dtype=dtype) for column in zip(*rows, strict=True)]
 
 
-def _told_of(card: OnCard) -> tuple[int, ...]:
-    """Return what is usable, requested, the limit of sharers, how many there are, and cores left."""
-    gpu, claims = card.gpu, card.claims
-    cores = gpu.cores - sum([claim.cores for claim in claims]) if claims else gpu.cores
-    return gpu.usable, card.requested, NO_LIMIT if gpu.slots is None else gpu.slots, len(claims), cores
+def _seen_in(seen: Observation | None) -> tuple[float, ...]:
+    """Return used, when, until when, and how busy."""
+    if seen is None:
+        return _NOT_LOOKED
+    used, busy = seen.used, seen.utilization_percent
+    return (
+        _NOT_TOLD if isinstance(used, Unknown) else used,
+        seen.at,
+        seen.void_at,
+        math.nan if isinstance(busy, Unknown) else busy,
+    )
+
+
+def _told_of(gpu: PhysicalGpu, claims: tuple[Claim, ...]) -> tuple[int, ...]:
+    """Return the total, what is usable, the limit of sharers, how many there are, and cores left."""
+    total, reserved, cores = gpu.total, gpu.reserved, gpu.cores
+    if claims:
+        cores -= sum([claim.cores for claim in claims])
+    usable = total if isinstance(reserved, Unknown) else total - reserved
+    return total, usable, NO_LIMIT if gpu.slots is None else gpu.slots, len(claims), cores

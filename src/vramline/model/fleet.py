@@ -16,7 +16,7 @@ import numpy.typing as npt
 from vramline.errors import InvariantError
 from vramline.model.claim import Claim, ClaimEvent, ClaimState, next_state
 from vramline.model.columns import GpuColumns
-from vramline.model.counts import CardCount, OnCard, count_cards
+from vramline.model.counts import CardCount, OnCards, count_cards
 from vramline.model.gpu import PhysicalGpu
 from vramline.model.host import HostColumns
 from vramline.model.law import Account, requested_beyond, take_account
@@ -24,9 +24,9 @@ from vramline.model.ledger import CardLimits, Ledger, Reservation
 from vramline.model.mix import Mix
 from vramline.model.node import Node, NodeProblem
 from vramline.model.observation import Observation, ObservationSource, Unknown
-from vramline.model.places import NOT_HERE, NumberOf, Place
+from vramline.model.places import NOT_HERE, NumberOf, Place, code_of
 from vramline.model.ranks import Ranks, rank_nodes
-from vramline.model.reason import CODE_OF, FITS, Reason
+from vramline.model.reason import CODE_OF, Reason
 from vramline.model.release import ReleaseProof, prove_release
 from vramline.units import Mib
 
@@ -188,7 +188,7 @@ class Fleet:
         if self._node_codes is None:
             codes = np.full(len(self._numbers), CODE_OF[Reason.NOT_A_CANDIDATE], dtype=np.int8)
             for place in self._places.values():
-                codes[place.number] = _node_code(place.node)
+                codes[place.number] = code_of(place.node)
             self._node_codes = codes
         return self._node_codes
 
@@ -205,13 +205,14 @@ class Fleet:
         elif place.block is not None and place.node.gpus != node.gpus:
             self.columns.drop_block(place.block)
             place.block = None
-        if _node_code(place.node) != _node_code(node):
+        if code_of(place.node) != code_of(node):
             self._node_codes = None
-        place.node = node
+        had_problem, place.node = place.node.problem is not None, node
         if node.gpus and place.block is None:
             place.block = self.columns.add_block(place.number, node.gpus, self.margin)
             self._recount(gpu.uuid for gpu in node.gpus)
-        self._write_problem(place)
+        if had_problem or node.problem is not None:
+            self._write_problem(place)
         if place.block is not None:
             self.columns.set_node_mode(place.block, node.realtime, enabled=node.realtime_enabled)
 
@@ -259,8 +260,9 @@ class Fleet:
 
     def owner_of_any(self, node: Node) -> PhysicalGpu | None:
         """Return the first of a node's cards that another node has, as it is there."""
-        rows = self.columns.row_of
-        known = [gpu.uuid for gpu in node.gpus if gpu.uuid in rows]
+        known = [gpu.uuid for gpu in node.gpus]
+        if self.columns.row_of.keys().isdisjoint(known):
+            return None
         return next((card for card in map(self.gpu, known) if card and card.node != node.name), None)
 
     def observation(self, uuid: str) -> Observation | None:
@@ -279,6 +281,16 @@ class Fleet:
         known = self._observations.get(uuid)
         if known is None or observation.at >= known.at:
             self.show(uuid, observation)
+
+    def observe_all(self, seen: Mapping[str, Observation]) -> None:
+        """Take in looks at many cards."""
+        new = [uuid for uuid in seen if uuid not in self._observations]
+        for uuid in seen.keys() - new:
+            self.observe(uuid, seen[uuid])
+        if new:
+            self.generation += 1
+            self._observations.update((uuid, seen[uuid]) for uuid in new)
+            self._recount(new)
 
     def show(self, uuid: str, observation: Observation) -> None:
         """Let this look at a card count, even where a newer one is known, whose source fell silent."""
@@ -443,16 +455,17 @@ class Fleet:
 
     def _count_all(self, uuids: set[str]) -> None:
         rows = sorted(row for uuid in uuids if (row := self.columns.row_of.get(uuid)) is not None)
-        if rows:
-            counts = count_cards([self._on_card(row) for row in rows], self.margin)
-            self.columns.write_counts(np.array(rows, dtype=np.int64), counts)
-
-    def _on_card(self, row: int) -> OnCard:
-        gpu = self.columns.card(row)
-        claims, requested = self.ledger.of_card(gpu.uuid), 0
-        if gpu.unified:
-            requested = requested_beyond(claims, self.requests_on(gpu.node))
-        return OnCard(gpu, claims, self._observations.get(gpu.uuid), requested)
+        if not rows:
+            return
+        gpus = [self.columns.card(row) for row in rows]
+        claims = [self.ledger.of_card(gpu.uuid) for gpu in gpus]
+        seen = [self._observations.get(gpu.uuid) for gpu in gpus]
+        requested = [
+            requested_beyond(on_card, self.requests_on(gpu.node)) if gpu.unified else 0
+            for gpu, on_card in zip(gpus, claims, strict=True)
+        ]
+        counts = count_cards(OnCards(gpus, claims, seen, requested), self.margin)
+        self.columns.write_counts(np.array(rows, dtype=np.int64), counts)
 
     def _count(self, row: int) -> CardCount:
         gpu = self.columns.card(row)
@@ -488,9 +501,3 @@ class Fleet:
         self.names_version += 1
         self._asked, self._answered = (), np.zeros(0, dtype=np.int64)
         return number
-
-
-def _node_code(node: Node) -> int:
-    if node.problem is not None:
-        return CODE_OF[Reason(node.problem.kind.value)]
-    return FITS if node.gpus else CODE_OF[Reason.NO_SUCH_GPU]

@@ -91,7 +91,7 @@ def take_account(
     6144
     """
     claims = tuple(claims)
-    sums = sum_up(claims, observation)
+    sums = Sums(*sum_up(claims, observation))
     requested = requested_beyond(claims, requests) if requests and gpu.unified else 0
     used = NOT_REPORTED if observation is None else observation.used
     unmanaged: Mib | Unknown
@@ -134,8 +134,8 @@ class Sums(NamedTuple, Generic[N]):
     """1: every process could be measured and attributed; 0: not all, or they are not listed."""
 
 
-def sum_up(claims: tuple[Claim, ...], observation: Observation | None) -> Sums[int]:
-    """Add up claims and processes of one card."""
+def sum_up(claims: tuple[Claim, ...], observation: Observation | None) -> tuple[int, ...]:
+    """Add up claims and processes of one card, and return the fields of `Sums`."""
     claimed = claimed_releasing = held = held_releasing = managed = listed = complete = 0
     used_by_pod: dict[str, int] = {}
     if observation is not None and not isinstance(observation.processes, Unknown):
@@ -146,7 +146,7 @@ def sum_up(claims: tuple[Claim, ...], observation: Observation | None) -> Sums[i
                 complete = 0
                 continue
             listed += used
-            if pod_uid is not None:
+            if claims and pod_uid is not None:
                 used_by_pod[pod_uid] = used_by_pod.get(pod_uid, 0) + used
     for claim in claims:
         mib, seen = claim.mib, used_by_pod.get(claim.pod_uid)
@@ -160,7 +160,7 @@ def sum_up(claims: tuple[Claim, ...], observation: Observation | None) -> Sums[i
         if claim.state is ClaimState.RELEASING:
             claimed_releasing += mib
             held_releasing += most
-    return Sums(claimed, claimed_releasing, held, held_releasing, managed, listed, complete)
+    return claimed, claimed_releasing, held, held_releasing, managed, listed, complete
 
 
 def balance(

@@ -71,7 +71,8 @@ class Ledger:
 
     def of_card(self, uuid: str) -> tuple[Claim, ...]:
         """Return the claims on one card, oldest first."""
-        return tuple(self._by_card.get(uuid, {}).values())
+        found = self._by_card.get(uuid)
+        return tuple(found.values()) if found else ()
 
     def of_pod(self, pod_uid: str) -> tuple[Claim, ...]:
         """Return the claims of one pod."""
@@ -134,7 +135,7 @@ class Ledger:
         self.has_advance = self.has_advance or claim.until is not None
         if claim.state is ClaimState.RELEASING:
             self._releasing[claim.pod_uid, claim.gpu] = claim
-        else:
+        elif self._releasing:
             self._releasing.pop((claim.pod_uid, claim.gpu), None)
 
     def _check(self, claim: Claim, limits: CardLimits) -> None:

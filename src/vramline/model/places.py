@@ -1,8 +1,9 @@
 """Where each node of a fleet is: its number, and its block of columns."""
 
 from vramline.model.node import Node
+from vramline.model.reason import CODE_OF, FITS, Reason
 
-__all__ = ["NOT_HERE", "NumberOf", "Place"]
+__all__ = ["NOT_HERE", "NumberOf", "Place", "code_of"]
 
 NOT_HERE = -1
 """Number of a node that is not in the fleet."""
@@ -30,3 +31,10 @@ class Place:
         copy = Place(self.number, self.node)
         copy.block = self.block
         return copy
+
+
+def code_of(node: Node) -> int:
+    """Return FITS, or why no GPU ask at all can go to a node."""
+    if node.problem is not None:
+        return CODE_OF[Reason(node.problem.kind.value)]
+    return FITS if node.gpus else CODE_OF[Reason.NO_SUCH_GPU]

@@ -469,8 +469,9 @@ class LiveState:
 
     def _as_holder(self, pod: Pod) -> Pod:
         """A pod that finished holds its memory until the card shows otherwise, if it was promised any."""
-        stored = self.ledger_of(pod.node or "").claims
-        if pod.phase is not PodPhase.FINISHED or not any(claim.pod_uid == pod.uid for claim in stored):
+        if pod.phase is not PodPhase.FINISHED:
+            return pod
+        if not any(claim.pod_uid == pod.uid for claim in self.ledger_of(pod.node or "").claims):
             return pod
         ended_at = pod.ended_at
         if ended_at is None:

@@ -66,12 +66,11 @@ class Sightings:
     def take_first(self, node: str, seen: Mapping[str, Observation]) -> None:
         """Look at the cards of a node that has just come; that something became known there is known."""
         there, told = self._fleet.node(node), self._told.setdefault(node, {})
-        for uuid, observation in seen.items():
-            if uuid not in told or told[uuid].at <= observation.at:
-                told[uuid] = observation
-        for gpu in there.gpus if there is not None else ():
-            if gpu.uuid in seen:
-                self._fleet.observe(gpu.uuid, seen[gpu.uuid])
+        told.update(
+            (uuid, look) for uuid, look in seen.items() if uuid not in told or told[uuid].at <= look.at
+        )
+        names = [gpu.uuid for gpu in there.gpus] if there is not None else ()
+        self._fleet.observe_all({uuid: seen[uuid] for uuid in names if uuid in seen})
 
     def take_sample(self, sample: GpuReport, source: ObservationSource = ObservationSource.STREAM) -> int:
         """Look at cards through a stream's sample; return how many it names that its node does not have."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from vramline.errors import RequestError
 from vramline.model.ask import RealtimeMode
 from vramline.model.gpu import PhysicalGpu
 from vramline.model.node import HostRoom, InventorySource, Node, NodeProblem, ProblemKind, Taint
@@ -99,12 +100,11 @@ def read_node(node: NodeObject, report: GpuReport | None) -> NodeReading:
     spec, status = node.spec or NodeSpec(), node.status or NodeStatus()
     offered = (status.capacity if status.allocatable is None else status.allocatable) or {}
     gfd = read_gfd(node.metadata.labels or {}, subject)
-    devices = _count_devices(offered, gfd, subject)
+    devices, room = _read_offer(offered, gfd, subject)
     found = _find_cards(node, report, gfd, devices)
-    room = _read_room(offered, subject)
     read = Node(
         name=node.name,
-        gpus=tuple([keep_for_host(card, room) for card in found.cards]),
+        gpus=_without_kept(found.cards, room),
         problem=found.problem,
         source=found.source,
         advertised=devices.gpus,
@@ -287,6 +287,29 @@ def _list_observations(report: GpuReport | None, node: str) -> tuple[dict[str, O
         if gpu.used_mib is not None and gpu.used_mib > gpu.total_mib:
             warnings.append(f"{uuid} is reported to use {gpu.used_mib} MiB of {gpu.total_mib} MiB")
     return seen, warnings
+
+
+def _without_kept(cards: tuple[PhysicalGpu, ...], room: HostRoom) -> tuple[PhysicalGpu, ...]:
+    """Return the cards without what kubelet keeps of the machine's memory, where that is theirs."""
+    if not any(card.unified for card in cards):
+        return cards
+    return tuple([keep_for_host(card, room) for card in cards])
+
+
+def _read_offer(offered: Quantities, gfd: GfdLabels, subject: str) -> tuple[_Devices, HostRoom]:
+    """Read what a node offers. Nodes of one sort offer the same, which is read once."""
+    try:
+        return _read_known_offer(tuple(offered.items()), gfd)
+    except RequestError:  # to say whose it is
+        return _count_devices(offered, gfd, subject), _read_room(offered, subject)
+
+
+@lru_cache(maxsize=1024)
+def _read_known_offer(
+    offered: tuple[tuple[str, str | int | float], ...], gfd: GfdLabels
+) -> tuple[_Devices, HostRoom]:
+    told = dict(offered)
+    return _count_devices(told, gfd, ""), _read_room(told, "")
 
 
 def _count_devices(offered: Quantities, gfd: GfdLabels, subject: str) -> _Devices:

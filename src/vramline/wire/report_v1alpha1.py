@@ -182,7 +182,7 @@ def observe(
     return Observation(
         at=at,
         used=NOT_REPORTED if gpu.used_mib is None else Mib(gpu.used_mib),
-        processes=NOT_REPORTED if listed is None else tuple(_observe_process(each) for each in listed),
+        processes=NOT_REPORTED if listed is None else tuple([_observe_process(each) for each in listed]),
         utilization_percent=NOT_REPORTED if gpu.utilization_percent is None else gpu.utilization_percent,
         temperature_c=NOT_REPORTED if gpu.temperature_c is None else gpu.temperature_c,
         source=source,

@@ -22,6 +22,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from vramline import __version__
+from vramline.cli.plain_options import take_plain_options
 from vramline.cli.text import one_line
 from vramline.errors import InvariantError, MistakesError, RequestError, VramlineError
 
@@ -82,6 +83,7 @@ def _load(entry: Command) -> Any:  # noqa: ANN401 — typer hides the type
         found = get_command(importlib.import_module(entry.module).app)
     finally:
         gc.enable()
+    take_plain_options(found)
     if not isinstance(found, TyperGroup):
         return found
     found.no_args_is_help = False  # a call without a command is a mistake of one line, as any other
@@ -146,6 +148,7 @@ def main(arguments: Sequence[str]) -> int:
 def _call(arguments: Sequence[str]) -> int:
     """Parse and run. What was printed is flushed here, so that a closed pipe shows here too."""
     command = get_command(_app)
+    take_plain_options(command)
     try:
         with command.make_context("vramline", list(arguments)) as context:
             command.invoke(context)

@@ -25,3 +25,4 @@ def test_a_start_ends_in_a_right_decision_with_none_wrong_before() -> None:
     assert figures.wrong == 0
     assert figures.right_s > 0
     assert figures.peak_rss_mib > 0
+    assert figures.beside_peak_rss_mib >= 0  # there is no such process where there is but one core

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -12,8 +13,11 @@ from vramline.bench.population import Population, PopulationShape
 from vramline.bench.population_objects import ledger_objects, node_objects, pod_objects, report_objects
 from vramline.kube.objects import LEDGERS, NODES, PODS, REPORTS, Resource, Stored, read_item
 from vramline.model.counts import COUNTED, SEEN
+from vramline.model.pod import PodPhase
 from vramline.model.rules import Rules
 from vramline.scheduler.live import LiveState
+from vramline.wire.kubernetes import PodObject
+from vramline.wire.pods import PodSighting, read_sighting
 
 NOW = 1_800_000_000.0
 FIGURES = (*COUNTED, *SEEN, "promise", "slots", "unified", "numa", "static_code", "node_mode")
@@ -136,3 +140,54 @@ def test_a_pod_with_devices_of_its_own_holds_as_much_after_a_start_as_before(res
 
     assert sum(claim.mib for claim in one_by_one.fleet.ledger.of_pod("uid-foreign")) > 0
     assert state_of(at_once) == state_of(one_by_one)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_pods_that_change_while_all_are_listed_are_known_as_if_told_one_by_one(seed: int) -> None:
+    population = Population(PopulationShape(nodes=8, gpus=3, pods=40, waiting=12, seed=seed))
+    told = [PODS.decode(msgspec.json.encode(each)) for each in pod_objects(population)]
+    chance = random.Random(seed)
+    steps: list[Step] = [partial(LiveState.see_pod, seen=_sighting(pod, 1, chance)) for pod in told]
+    for number, pod in enumerate(chance.choices(told, k=30), start=2):
+        uid, again = pod.metadata.uid or "", partial(LiveState.see_pod, seen=_sighting(pod, number, chance))
+        gone = partial(LiveState.drop_pod, uid=uid)
+        broken = partial(LiveState.set_pod_unreadable, uid=uid, problem="odd")
+        choices: list[Step] = [again, gone, broken]
+        steps.append(chance.choice(choices))
+    others = everything(population)[: -len(told)]
+    one_by_one, at_once = (LiveState(Rules(), clock=lambda: NOW) for _ in range(2))
+    at_once.start_listing()
+    for live in (one_by_one, at_once):
+        for step in (*others[: len(others) // 2], *steps[:25], *others[len(others) // 2 :], *steps[25:]):
+            step(live)
+        live.finish_listing_pods()
+    at_once.finish_listing()
+
+    assert state_of(at_once) == state_of(one_by_one)
+    assert at_once.pods == one_by_one.pods
+    assert at_once.nominees.waiting == one_by_one.nominees.waiting
+    assert at_once.fleet.mix.counts == one_by_one.fleet.mix.counts
+    assert _rooms(at_once) == _rooms(one_by_one)
+
+
+def _sighting(pod: PodObject, version: int, chance: random.Random) -> PodSighting:
+    """Return a pod as it is, on no node, leaving, or one that cannot be read."""
+    seen = msgspec.structs.replace(read_sighting(pod), version=str(version))
+    odd = msgspec.structs.replace(seen, pod=None, problem="odd")
+    if seen.pod is None:
+        return seen
+    waits = msgspec.structs.replace(seen.pod, node=None, phase=PodPhase.PENDING, allocation=None)
+    leaves = msgspec.structs.replace(seen.pod, phase=PodPhase.FINISHED if seen.pod.node else PodPhase.PENDING)
+    other = chance.choice([waits, leaves])
+    return chance.choice([seen, seen, seen, msgspec.structs.replace(seen, pod=other), odd])
+
+
+def _rooms(live: LiveState) -> dict[str, tuple[int, int, int]]:
+    hosts, names = live.fleet.hosts, live.fleet.names_by_number()
+    assert hosts is not None
+    columns = (hosts.cpu_milli, hosts.memory_bytes, hosts.pods)
+    return {
+        name: tuple(int(column[number]) for column in columns)  # type: ignore[misc]
+        for number, name in enumerate(names)
+        if name is not None
+    }

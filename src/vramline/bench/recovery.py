@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 import vramline
+from vramline.bench.peaks import PeakOfChildren
 from vramline.bench.population import RARE_MIB, Population, PopulationShape
 from vramline.bench.population_objects import asking_pod
 from vramline.bench.processes import Caller, ServerProcess, look, stand_in_server, start_scheduler, wait_for
@@ -36,8 +37,10 @@ class StartFigures(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float
     """CPU time of the scheduler up to the right decision."""
     beside_s: float
-    """CPU time of the process that reads pods beside it."""
+    """CPU time of the process that lists beside it, until it ends."""
     peak_rss_mib: float
+    beside_peak_rss_mib: float
+    """Of the process beside it; what both hold together counts for both."""
     wrong: int
     """Decisions before that which were not right. There must be none: until it knows, it says so."""
 
@@ -52,6 +55,7 @@ class RecoveryFigures(msgspec.Struct, frozen=True, kw_only=True):
     after_data_s: float
     cpu_s: float
     peak_rss_mib: float
+    beside_peak_rss_mib: float
     wrong: int
     starts: list[StartFigures]
 
@@ -83,6 +87,7 @@ def measure_recovery(
         after_data_s=_median([each.after_data_s for each in done]),
         cpu_s=_median([each.cpu_s for each in done]),
         peak_rss_mib=max(each.peak_rss_mib for each in done),
+        beside_peak_rss_mib=max(each.beside_peak_rss_mib for each in done),
         wrong=sum(each.wrong for each in done),
         starts=done,
     )
@@ -92,7 +97,8 @@ def _measure_start(stand_in: ServerProcess, questions: list["_Question"]) -> Sta
     began = time.monotonic()
     with start_scheduler(stand_in) as scheduler:
         wrong = [0]
-        wait_for(lambda: _is_right(scheduler, questions, wrong), scheduler, "the scheduler")
+        with PeakOfChildren(scheduler.pid) as beside:
+            wait_for(lambda: _is_right(scheduler, questions, wrong), scheduler, "the scheduler")
         right_at, cpu_s = time.monotonic(), scheduler.cpu_s()
         sent_at = look(stand_in, "/sent")["sentAt"]
         return StartFigures(
@@ -101,6 +107,7 @@ def _measure_start(stand_in: ServerProcess, questions: list["_Question"]) -> Sta
             cpu_s=round(cpu_s, 2),
             beside_s=scheduler.ended_children_cpu_s(),
             peak_rss_mib=scheduler.peak_rss_mib(),
+            beside_peak_rss_mib=beside.mib,
             wrong=wrong[0],
         )
 

@@ -154,6 +154,8 @@ def _recovery(run: TableRun) -> Iterator[Figure]:
     yield Figure(bench="recovery", what="  CPU of that", value=f"{done.cpu_s:.1f} s")
     yield Figure(bench="recovery", what="  wrong decisions before", value=str(done.wrong), goal="0")
     yield Figure(bench="recovery", what="  peak memory", value=f"{done.peak_rss_mib:,.0f} MiB")
+    beside = f"{done.beside_peak_rss_mib:,.0f} MiB"
+    yield Figure(bench="recovery", what="  peak memory of the process beside it", value=beside)
 
 
 def _vram(run: TableRun) -> Iterator[Figure]:

@@ -113,7 +113,15 @@ def _extender_rows(done: ExtenderFigures) -> list[tuple[str, ...]]:
 
 
 def _print_recovery(done: RecoveryFigures) -> None:
-    columns = ["start", "right after", "of that after the data", "cpu", "beside it", "peak"]
+    columns = [
+        "start",
+        "right after",
+        "of that after the data",
+        "cpu",
+        "beside it",
+        "peak",
+        "beside it, peak",
+    ]
     rows = [
         (
             str(number),
@@ -122,6 +130,7 @@ def _print_recovery(done: RecoveryFigures) -> None:
             f"{each.cpu_s:.2f} s",
             f"{each.beside_s:.2f} s",
             f"{each.peak_rss_mib:,.0f} MiB",
+            f"{each.beside_peak_rss_mib:,.0f} MiB",
         )
         for number, each in enumerate(done.starts, start=1)
     ]

@@ -408,9 +408,10 @@ class LiveState:
         if node.problem is not None and node.problem.kind is ProblemKind.FROZEN:
             self.fleet.set_node(msgspec.structs.replace(node, problem=None))
         stored = self._stored_claims(name)
-        there = [self._pods[uid] for uid in self._on_node.get(name, ()) if uid in self._pods]
+        uids, pods = self._on_node.get(name, ()), self._pods
+        there = [pods[uid] for uid in uids if uid in pods]
         here = [self._as_holder(pod) for pod in there if self._counts(pod, stored)]
-        reserving = [pod for uid in stored if (pod := self._pods.get(uid)) is not None and pod.node is None]
+        reserving = [pod for uid in stored if (pod := pods.get(uid)) is not None and pod.node is None]
         adopt_pods(self.fleet, [*here, *reserving], self.rules, stored)
         self.fleet.adopt(self._claims_of_the_missing(stored))
         for reservation in self._under_way.values():
@@ -419,7 +420,7 @@ class LiveState:
         self._crowd.count_requests(name)
         for problem in self._broken.get(name, {}).values():
             self.fleet.freeze(name, NodeProblem(ProblemKind.FROZEN, problem))
-        for uid in self._on_node.get(name, ()):
+        for uid in uids if self._unreadable else ():
             if uid in self._unreadable:
                 self.fleet.freeze(name, NodeProblem(ProblemKind.FROZEN, self._unreadable[uid][1]))
 
@@ -440,20 +441,22 @@ class LiveState:
     def _stored_claims(self, name: str) -> dict[str, tuple[Claim, ...]]:
         """A node's stored claims by pod, without those that were let go or whose pod went elsewhere."""
         by_pod: dict[str, tuple[Claim, ...]] = {}
-        for claim in self.ledger_of(name).claims:
-            if self._is_good(claim, name):
+        claims, let_go = self.ledger_of(name).claims, self._ledgers.are_let_go(name)
+        for claim in claims:
+            if self._is_good(claim, name, let_go):
                 by_pod[claim.pod_uid] = (*by_pod.get(claim.pod_uid, ()), claim)
         return by_pod
 
     def _claims_stored_for(self, uid: str, name: str) -> tuple[Claim, ...]:
         """What `_stored_claims` says of one pod."""
-        claims = self.ledger_of(name).claims
-        return tuple([claim for claim in claims if claim.pod_uid == uid and self._is_good(claim, name)])
+        own, let_go = self.ledger_of(name).claims, self._ledgers.are_let_go(name)
+        return tuple([each for each in own if each.pod_uid == uid and self._is_good(each, name, let_go)])
 
-    def _is_good(self, claim: Claim, name: str) -> bool:
+    def _is_good(self, claim: Claim, name: str, let_go: set[str]) -> bool:
+        if claim.pod_uid in let_go or self._advances.is_covered(claim):
+            return False
         pod = self._pods.get(claim.pod_uid)
-        over = claim.pod_uid in self._ledgers.are_let_go(name) or self._advances.is_covered(claim)
-        return not over and (pod is None or pod.node in {None, name})
+        return pod is None or pod.node is None or pod.node == name
 
     def _claims_of_the_missing(self, stored: Mapping[str, tuple[Claim, ...]]) -> Iterable[Claim]:
         """Claims of pods that are not there: releasing since they were missed, once all pods are known."""

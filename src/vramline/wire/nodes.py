@@ -6,6 +6,7 @@ Docs: docs/wire.md.
 """
 
 from collections.abc import Mapping
+from copy import copy
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
@@ -150,10 +151,10 @@ def _find_cards(node: NodeObject, report: GpuReport | None, gfd: GfdLabels, devi
     common = _find_common(gfd, devices, shape)
     if common.problem is not None or common.warnings:  # to say whose they are
         return _weigh_sources(node, report, gfd, devices)
-    cards = [
-        msgspec.structs.replace(card, uuid=gpu.uuid or "", node=node.name)
-        for card, gpu in zip(common.cards, report.gpus, strict=True)
-    ]
+    cards = [copy(card) for card in common.cards]  # which were checked
+    for card, gpu in zip(cards, report.gpus, strict=True):
+        msgspec.structs.force_setattr(card, "uuid", gpu.uuid)
+        msgspec.structs.force_setattr(card, "node", node.name)
     return _Found(cards=tuple(cards), source=common.source)
 
 

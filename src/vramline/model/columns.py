@@ -123,8 +123,7 @@ class GpuColumns:
         """`arrays`: rows that are there already, by field; None: there are none yet."""
         self._size = 0
         self._arrays = _no_rows() if arrays is None else arrays
-        self._cut: list[str] = []
-        """Of which fields there is a view."""
+        self._cut: list[str] = []  # of which fields there is a view
         self.blocks: list[Block] = []
         self._idle: dict[int, list[int]] = {}
         self._starts = np.zeros(16, dtype=np.int64)

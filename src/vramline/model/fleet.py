@@ -418,18 +418,14 @@ class Fleet:
 
     @contextmanager
     def gathering(self, *, counts: bool = True) -> Iterator[None]:
-        """Count every card that changes in this block once, at its end. Nobody may decide inside it.
-
-        Without `counts` at the end of the next block that counts; nobody may decide until then.
-        """
+        """Count cards that change in this block at its end, or at that of the next; nobody decides before."""
         self._gathered = self._uncounted
         try:
             yield
         finally:
             self._gathered = None
             if counts:
-                self._uncounted, gathered = set(), self._uncounted
-                self._count_all(gathered)
+                self._count_all()
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────
 
@@ -453,8 +449,9 @@ class Fleet:
             if row is not None:
                 self.columns.write_count(self._count(row), seen=seen)
 
-    def _count_all(self, uuids: set[str]) -> None:
-        rows = sorted(row for uuid in uuids if (row := self.columns.row_of.get(uuid)) is not None)
+    def _count_all(self) -> None:
+        row_of, uuids, self._uncounted = self.columns.row_of, self._uncounted, set()
+        rows = sorted(row_of[uuid] for uuid in uuids if uuid in row_of)
         if not rows:
             return
         gpus = [self.columns.card(row) for row in rows]

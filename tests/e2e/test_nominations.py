@@ -11,6 +11,7 @@ from controlplane.processes import wait_until
 from controlplane.throughput.populate import add_nodes, add_pods
 from controlplane.vramline import apply_crds, extender_configuration, gpu_pod, run_scheduler
 from e2e.audited import Writes
+from vramline.explain.pods import say_hint
 
 OURS = "vramline-under-test"
 NODES = 1_000
@@ -64,11 +65,16 @@ def test_pods_that_wait_go_where_they_were_nominated_for_one_write_more(
     with run_scheduler(plane, kubeconfig=plane.folder / "vramline.kubeconfig") as process:
         wait_until(lambda: len(nominations(admin, ours)) == WAITING - HEAD, "the nominations")
         told = nominations(admin, ours)
+        somebody = next(iter(told))
+        before = process.client.get(f"/api/v1/pods/{ours}/{somebody}").json()["hint"]
 
         plane.start_scheduler(extender_configuration(process.port))
         wait_until(lambda: len(nodes_of(admin, ours)) == WAITING, "all pods on nodes")
         metrics = process.client.get("/metrics").text
+        after = process.client.get(f"/api/v1/pods/{ours}/{somebody}").json()["hint"]
 
+    assert before == say_hint(told[somebody], None)
+    assert after == say_hint(told[somebody], told[somebody])
     bound = nodes_of(admin, ours)
     assert {pod: bound[pod] for pod in told} == told
     counted = writes.of(OURS)

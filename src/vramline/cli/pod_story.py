@@ -35,6 +35,7 @@ def pod_story(story: PodStory, *, width: int, plain: bool) -> RenderableType:
         parts.append(_line("no decision about it is known", "dim"))
         return Group(*parts, *_cards(story, width=width, plain=plain))
     parts.append(_line(explanation.message))
+    parts += [_line(story.hint)] if story.hint else []
     parts += [_line(f"! {warning}", "yellow") for warning in explanation.warnings]
     parts += _cards(story, width=width, plain=plain)
     parts += _arithmetic(story, explanation)

@@ -82,6 +82,7 @@ class PodPage:
             "story",
             story.pod,
             told,
+            story.hint,
             [draw_card(self._templates, card, viewer, nodes) for card in story.cards],
             [viewer.told(line, nodes) for line in story.changed],
             [_told_moment(each, viewer, nodes) for each in self._life_of(story)],

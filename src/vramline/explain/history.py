@@ -36,6 +36,8 @@ class DecisionRecord(msgspec.Struct, frozen=True, kw_only=True):
     outcome: PodOutcome
     node: str | None = None
     gpus: tuple[GpuShare, ...] = ()
+    nominated: str | None = None
+    """The node that kube-scheduler was to try first, where the pod had been told one ahead."""
     explanation: Explanation
 
 

@@ -7,7 +7,7 @@ from vramline.explain.decision import Explanation
 from vramline.explain.history import DecisionRecord
 from vramline.model.pod import GpuShare
 
-__all__ = ["PodStory", "PodView"]
+__all__ = ["PodStory", "PodView", "say_hint"]
 
 
 class PodView(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,10 +29,28 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
     """What the last decision about it said."""
 
 
+def say_hint(nominated: str, node: str | None) -> str:
+    """Say that kube-scheduler was to try a node first; `node` is where the pod went, None: it waits.
+
+    >>> say_hint("n1", None)
+    'kube-scheduler tries n1 first, as it was told ahead; nothing is promised there'
+    >>> say_hint("n1", "n1")
+    'kube-scheduler was told ahead to try n1 first, and took it'
+    >>> say_hint("n1", "n2")
+    'kube-scheduler was told ahead to try n1 first; it did not do, or that came too late'
+    """
+    if node is None:
+        return f"kube-scheduler tries {nominated} first, as it was told ahead; nothing is promised there"
+    told = f"kube-scheduler was told ahead to try {nominated} first"
+    return f"{told}, and took it" if node == nominated else f"{told}; it did not do, or that came too late"
+
+
 class PodStory(msgspec.Struct, frozen=True, kw_only=True):
     """One pod with everything that is known about why it is where it is."""
 
     pod: PodView
+    hint: str = ""
+    """Which node kube-scheduler was told to try first, and what came of it; empty: none."""
     now: Explanation | None
     """For a pending pod: what a decision at this moment would say."""
     decision: DecisionRecord | None

@@ -9,7 +9,7 @@ from vramline.decide.engine import decide
 from vramline.explain.cards import CardState, NodeState, card_state, node_state
 from vramline.explain.decision import Explanation, explain_decision
 from vramline.explain.history import DecisionRecord
-from vramline.explain.pods import PodStory, PodView
+from vramline.explain.pods import PodStory, PodView, say_hint
 from vramline.model.ask import Ask, MibSize, ShareSize, UnsizedSize, WholeSize
 from vramline.model.claim import Claim
 from vramline.model.cluster import Cluster
@@ -88,12 +88,21 @@ def tell_pod(
     pod = cluster.pods.get(view.uid)
     return PodStory(
         pod=view,
+        hint=_hint_of(pod, records),
         now=None if pod is None else explain_now(cluster, pod),
         decision=records[0] if records else None,
         changed=journal.changes_of(key),
         cards=_cards_of(cluster, view),
         history=[_without_nodes(record) for record in records[1:]],
     )
+
+
+def _hint_of(pod: Pod | None, records: list[DecisionRecord]) -> str:
+    """Say which node kube-scheduler was told to try first; a pod for which others left is another story."""
+    if pod is not None and pod.phase is PodPhase.PENDING:
+        return "" if pod.nominated is None or pod.preempts_on else say_hint(pod.nominated, None)
+    bound = records[0] if records else None
+    return "" if bound is None or bound.nominated is None else say_hint(bound.nominated, bound.node)
 
 
 def say_ask(ask: Ask) -> str:

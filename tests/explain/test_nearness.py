@@ -171,3 +171,30 @@ def test_the_reason_of_a_pod(
     fleet: Fleet, wish: Ask, hosts: dict[str, Reason], reason: Reason | None
 ) -> None:
     assert reason_of(fleet, wish, hosts) == reason
+
+
+@pytest.mark.parametrize("most", range(1, 8))
+@pytest.mark.parametrize("asked", [5_000, 9_000], ids=["one lacks least", "all that lack least are equal"])
+def test_the_first_few_are_the_first_of_all_in_whatever_order_nodes_came(most: int, asked: int) -> None:
+    sizes = {"n5": 4_500, "n2": 4_000, "n7": 4_000, "n1": 3_000, "n6": 4_000, "n3": 4_000, "n4": 1_000}
+    if asked == 9_000:
+        sizes = dict.fromkeys(sizes, 8_000)
+    fleet = fleet_of(*(node(name, gpu(f"GPU-{name}", mib)) for name, mib in sizes.items()))
+    decision = decide(fleet, ask(asked), Rules(), now=0.0)
+
+    first = Survey(fleet, decision).first(most)
+
+    assert decision.placement is None
+    assert first.tolist() == Survey(fleet, decision).first(None)[:most].tolist()
+    assert fleet.name_of(int(first[0])) == ("n5" if asked == 5_000 else "n1")
+
+
+@pytest.mark.parametrize("most", range(1, 8))
+def test_runners_up_follow_the_best_by_score_and_then_by_name(most: int) -> None:
+    sizes = {"n5": 9_000, "n2": 5_000, "n7": 5_000, "n1": 9_000, "n6": 8_000, "n3": 1_000}
+    fleet = fleet_of(*(node(name, gpu(f"GPU-{name}", mib)) for name, mib in sizes.items()))
+    decision = decide(fleet, ask(4_000), Rules(), now=0.0)
+
+    best = [fleet.name_of(int(number)) for number in Survey(fleet, decision).best(most)]
+
+    assert best == ["n2", "n7", "n6", "n1", "n5"][:most]

@@ -1,6 +1,7 @@
 """What changed since: the same answer from the list of the last changes as from all stamps."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,3 +40,22 @@ def test_there_is_room_for_a_number_that_was_never_heard_of() -> None:
 
     assert changes.since(0).tolist() == [100]
     assert changes.since(-1).tolist() == list(range(101))
+
+
+@pytest.mark.parametrize(
+    ("noted", "since", "only"),
+    [
+        pytest.param([], 0, None, id="nothing changed"),
+        pytest.param([7], 0, 7, id="one did"),
+        pytest.param([7, 7, 7], 0, 7, id="the same one again"),
+        pytest.param([3, 7], 0, None, id="two did"),
+        pytest.param([3, 7, 7], 1, 7, id="one since then"),
+        pytest.param([5] * 1_000, 0, None, id="too long ago to be listed"),
+    ],
+)
+def test_the_only_thing_that_changed_is_told(noted: list[int], since: int, only: int | None) -> None:
+    changes = Changes()
+    for number in noted:
+        changes.note(number)
+
+    assert changes.only_since(since) == only

@@ -74,16 +74,27 @@ class _Part(NamedTuple):
     rows: Rows
     look: Look
     sizes: Ints
-    left: Ints
     codes: Codes
     by_memory: bool
     """Whether cards that do not fit lack memory and nothing else."""
+    whole: GpuColumns
+    left: Ints
+    """By row of all: MiB that pods to come may use."""
+    wanted: Ints
+    """By row of all: what the ask means there."""
 
-    def fitting(self) -> tuple[Ints, Cards]:
-        """Return the cards that fit: which rows of the part they are, and what they are like."""
-        here = (self.codes == FITS).nonzero()[0]
-        columns = self.columns
-        return here, Cards(columns.block[here], self.left[here], columns.kind[here], self.sizes[here])
+    def fitting(self) -> tuple[Ints, Ints]:
+        """Return which cards fit: as rows of the part, and as rows of all."""
+        here: Ints = (self.codes == FITS).nonzero()[0]
+        rows = self.rows
+        return here, here + (rows.start or 0) if isinstance(rows, slice) else rows.take(here)
+
+    def cards(self, rows: Ints) -> Cards:
+        """Return what cards are like, by their rows of all."""
+        whole = self.whole
+        return Cards(
+            whole.block.take(rows), self.left.take(rows), whole.kind.take(rows), self.wanted.take(rows)
+        )
 
 
 class Board:
@@ -140,7 +151,10 @@ class Board:
             self._own_arrays()
         if len(blocks):
             part = self._part(fleet, scene, ask, blocks, now=now)
-            self._judge(part, ask, outlook, scene.states(fleet.columns) if len(blocks) >= MANY else None)
+            self._judge(part, ask)
+            if outlook is not None:
+                weigh = self._weigh_one if ask.gpus == 1 else self._weigh_several
+                weigh(part, ask, outlook, scene.states(fleet.columns) if len(blocks) >= MANY else None)
         self._seen = scene.changes.version
         self._tell_nodes(is_open, blocks)
 
@@ -159,9 +173,10 @@ class Board:
         look, sizes = scene.look_at(columns, rows, now=now), self.sizes[rows]
         final = None if self._final is None else self._final[rows]
         codes, by_memory = refuse_for_now(look, ask, sizes, final)
-        return _Part(blocks, columns, rows, look, sizes, scene.left[rows], codes, by_memory)
+        whole = (fleet.columns, scene.left, self.sizes)
+        return _Part(blocks, columns, rows, look, sizes, codes, by_memory, *whole)
 
-    def _judge(self, part: _Part, ask: Ask, outlook: Outlook | None, states: Ints | None) -> None:
+    def _judge(self, part: _Part, ask: Ask) -> None:
         blocks, columns = part.blocks, part.columns
         fitting = fitting_cards(columns, ask, part.codes)
         self.row_codes[part.rows], self.fitting[blocks] = part.codes, fitting
@@ -177,28 +192,22 @@ class Board:
                 nearest = _TOO_FEW if ask.gpus > 1 else node_code_of_cards(columns, part.codes, short)
                 self.lacking[blocks] = chosen_cost(columns, ask, _NEAR[part.codes], short)
                 self._verdicts[blocks] = np.where(fits, np.int8(FITS), nearest)
-        if outlook is not None and ask.gpus == 1:
-            self._weigh_one(part, ask, outlook, states)
-        elif outlook is not None:
-            self._weigh_several(part, ask, outlook, states)
 
     def _weigh_one(self, part: _Part, ask: Ask, outlook: Outlook, states: Ints | None) -> None:
         """Write the cost of the cheapest card of each block, and which one it is."""
         self._costs[part.blocks] = UNREACHABLE
-        here, cards = part.fitting()
+        here, rows = part.fitting()
         if not len(here):
             return
-        tiers = self._tiers(part, here)
+        cards, tiers = part.cards(rows), self._tiers(part, here)
         if len(here) > _FEW:
             some = _unlike_the_one_before(cards, tiers)
-            here, cards = here[some], cards.some(some)
+            here, rows, cards = here[some], rows[some], cards.some(some)
             tiers = tiers if isinstance(tiers, int) else tiers[some]
-        local = cards.block
-        cards = Cards(part.blocks[local], cards.left, cards.kind, cards.size)
         if states is None:
             costs = self._cost_of(outlook, cards)
         else:
-            place = here - part.columns.starts[local]
+            place = rows - part.whole.starts[cards.block]
             _, first, like = np.unique(
                 states[cards.block] * _WIDEST + place, return_index=True, return_inverse=True
             )
@@ -206,11 +215,9 @@ class Board:
         order = costs = costs + tiers
         if ask.gpu_policy is not None and ask.gpu_policy is not self.policy:
             order = card_costs(part.look, ask.gpu_policy, part.sizes)[here] + tiers
-        best = _first_lowest(local, order)
+        best = _first_lowest(cards.block, order)
         chosen = cards.block[best]
-        self._costs[chosen] = costs[best]
-        rows = part.rows
-        self.picks[chosen] = here[best] + (rows.start or 0) if isinstance(rows, slice) else rows[here[best]]
+        self._costs[chosen], self.picks[chosen] = costs[best], rows[best]
 
     def _tiers(self, part: _Part, here: Ints) -> Ints | int:
         """Return what the tiers of these rows of a part add to their costs; one number: the same for all."""
@@ -225,7 +232,8 @@ class Board:
         return cost_in_steps(self.policy, outlook.prospects, terms)
 
     def _weigh_several(self, part: _Part, ask: Ask, outlook: Outlook, states: Ints | None) -> None:
-        _, cards = part.fitting()
+        here, rows = part.fitting()
+        cards = part.cards(rows)._replace(block=part.columns.block[here])
         taken = best_fitting(cards, ask.gpus)
         sorts = None if states is None else _alike(part, states[part.blocks])
         if sorts is None:

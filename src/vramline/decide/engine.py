@@ -6,7 +6,7 @@ import numpy.typing as npt
 from vramline.decide.board import Board, board_of
 from vramline.decide.filters import shortfall
 from vramline.decide.idle import idle_cards
-from vramline.decide.pick import best_nodes, fitting_nodes, pick_cards, pick_waiting_node
+from vramline.decide.pick import best_nodes, pick_cards, pick_waiting_node
 from vramline.decide.realtime import Look, prefer
 from vramline.decide.scene import Scene, scene_of
 from vramline.decide.scores import TIER, UNREACHABLE, card_costs, chosen_cost, node_costs, with_tiers
@@ -41,8 +41,7 @@ def decide(fleet: Fleet, ask: Ask, rules: Rules, *, now: float, candidates: Code
     if candidates is not None:
         node_codes = candidates + node_codes * (candidates == FITS)  # FITS is 0; quicker than `where`
     scores = _score_nodes(fleet, look, ask, board) if board.scores is None else board.scores
-    fitting = fitting_nodes(fleet, node_codes)
-    best = best_nodes(fitting, scores)
+    best, fitting_count = best_nodes(fleet, node_codes, scores)
     number = int(best[0]) if len(best) else None
     rows: list[int] = []
     nominated: int | None = None
@@ -67,7 +66,7 @@ def decide(fleet: Fleet, ask: Ask, rules: Rules, *, now: float, candidates: Code
         sizes=board.sizes,
         free=scene.free,
         observed=scene.observed,
-        fitting_nodes=fitting,
+        fitting_count=fitting_count,
         best_nodes=best,
         fitting=board.fitting,
         lacking=board.lacking,

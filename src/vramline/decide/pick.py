@@ -14,6 +14,9 @@ __all__ = ["best_nodes", "fitting_nodes", "pick_cards", "pick_waiting_node"]
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int8]
 
+_NOBODY = np.zeros(0, dtype=np.int64)
+_LOWEST = np.iinfo(np.int64).min
+
 
 def fitting_nodes(fleet: Fleet, node_codes: Codes) -> Ints:
     """Return the numbers of the nodes that fit, by rank."""
@@ -24,12 +27,16 @@ def fitting_nodes(fleet: Fleet, node_codes: Codes) -> Ints:
     return by_rank.compress(fits.take(by_rank))
 
 
-def best_nodes(fitting: Ints, scores: Ints) -> Ints:
-    """Return the numbers of those nodes that have the highest score, in the order in which they are given."""
-    if not len(fitting):
-        return fitting
-    theirs = scores.take(fitting)
-    return fitting.compress(theirs == theirs.max())
+def best_nodes(fleet: Fleet, node_codes: Codes, scores: Ints) -> tuple[Ints, int]:
+    """Return the numbers of those nodes that fit and have the highest score, by rank; and how many fit."""
+    fits = node_codes == FITS
+    number = int(np.count_nonzero(fits))
+    if not number:
+        return _NOBODY, 0
+    theirs = np.where(fits, scores, _LOWEST)
+    best: Ints = (theirs == theirs.max()).nonzero()[0]
+    ranks = fleet.ranks()
+    return best if ranks.by_rank is None else best[ranks.rank.take(best).argsort()], number
 
 
 def pick_cards(columns: GpuColumns, ask: Ask, row_codes: Codes, costs: Ints) -> list[int]:

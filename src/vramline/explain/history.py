@@ -88,17 +88,22 @@ class History:
         self._latest: dict[str, _Entry] = {}
         self._with_cases: deque[_Entry] = deque()
         self._last_id = 0
-        self.made: Counter[tuple[PodOutcome, Reason | None]] = Counter()
-        """How many records of each outcome and reason were added."""
+        self._made: Counter[tuple[PodOutcome, Reason | None]] = Counter()
+        self._bound_later = 0
         self.on_added: Callable[[Callable[[], DecisionRecord]], None] | None = None
         """Called with how to read every record that is added."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def made(self) -> Counter[tuple[PodOutcome, Reason | None]]:
+        """How many records of each outcome and reason were added."""
+        return self._made + Counter({(PodOutcome.BOUND, None): self._bound_later})
+
     def add(self, record: DecisionRecord, case: Callable[[], object] | None = None) -> DecisionRecord:
         """Keep a record and return it with its number; `case` takes down what it was decided on."""
-        self.made[record.outcome, record.explanation.reason] += 1
+        self._made[record.outcome, record.explanation.reason] += 1
         entry = self._append(record.pod, record.pod_uid, lambda: record)
         if case is not None:
             entry.case = case
@@ -118,7 +123,7 @@ class History:
 
         Words cost more than deciding. `write` must say then what it would say now.
         """
-        self.made[PodOutcome.BOUND, None] += 1
+        self._bound_later += 1
         self._append(pod, pod_uid, write).case = case
 
     def cases(self, most: int) -> list[tuple[object, DecisionRecord]]:

@@ -80,15 +80,18 @@ def keep_lines(fleet: Fleet, decision: Decision, numbers: Ints) -> Callable[[], 
         heads.append(_head(fleet, decision, number, rows_of_node))
         listed += rows_of_node
     rows = np.array(listed, dtype=np.int64)
-    columns = fleet.columns
-    figures = {name: getattr(columns, name).take(rows) for name in _COLUMNS}
-    figures |= {name: getattr(decision, name).take(rows) for name in ("row_codes", "sizes", "observed")}
+    columns, observed = fleet.columns, decision.observed.take(rows)
+    seen = int(np.count_nonzero(observed))
+    names = (*(_BY_LOOK if seen else ()), *(_BY_BOOKS if seen < len(rows) else ()), *_ALWAYS)
+    figures = {name: getattr(columns, name).take(rows) for name in names}
+    figures |= {name: getattr(decision, name).take(rows) for name in ("row_codes", "sizes")}
+    figures["observed"] = observed
     return partial(_write, heads, figures, fleet.margin, decision.at)
 
 
 _BY_BOOKS = ("claimed", "claimed_releasing", "free_books")
 _BY_LOOK = ("held", "held_releasing", "free_observed", "unmanaged")
-_COLUMNS = (*_BY_BOOKS, *_BY_LOOK, "promise", "observed_at", "slots_left", "cores_left")
+_ALWAYS = ("promise", "observed_at", "slots_left", "cores_left")
 
 
 class _Head(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from functools import cache, cached_property
 import numpy as np
 import numpy.typing as npt
 
+from vramline.decide.pick import fitting_nodes
 from vramline.decide.scores import UNREACHABLE
 from vramline.model.ask import Ask
 from vramline.model.decision import Decision
@@ -72,7 +73,7 @@ class Survey:
         self._fleet, self._decision = fleet, decision
         self._listed: Ints | None = None
         self.nodes = fleet.live_count
-        self.fitting_nodes = len(decision.fitting_nodes)
+        self.fitting_nodes = decision.fitting_count
         self.speaks = None if decision.placement is not None else self._reason_of_pod()
         """The reason of the pod; None: it was placed."""
 
@@ -101,7 +102,7 @@ class Survey:
         wanted = min(most, self.fitting_nodes) - len(found)
         if not wanted:
             return found
-        fits = self._decision.fitting_nodes
+        fits = fitting_nodes(self._fleet, self._decision.node_codes)
         scores = self._decision.scores.take(fits)
         groups, last = [found], scores.max()
         while wanted > 0:

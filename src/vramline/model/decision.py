@@ -57,10 +57,10 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     free: npt.NDArray[np.int64]
     observed: npt.NDArray[np.bool_]
     """Whether `free` rests on a fresh observation rather than on the books."""
-    fitting_nodes: npt.NDArray[np.int64]
-    """The numbers of the nodes that fit, by rank."""
+    fitting_count: int
+    """How many nodes fit."""
     best_nodes: npt.NDArray[np.int64]
-    """Those of them with the highest score, by rank: the first was chosen."""
+    """The numbers of those of them with the highest score, by rank: the first was chosen."""
     fitting: npt.NDArray[np.int64]
     """By block of cards: how many fit and may be taken together."""
     lacking: npt.NDArray[np.int64]

@@ -140,8 +140,8 @@ class Ledger:
 
     def _check(self, claim: Claim, limits: CardLimits) -> None:
         there = self._by_card.get(claim.gpu, {}).values()
-        mib = sum(other.mib for other in there) + claim.mib
-        cores = sum(other.cores for other in there) + claim.cores
+        mib = sum([other.mib for other in there]) + claim.mib
+        cores = sum([other.cores for other in there]) + claim.cores
         if claim.mib <= 0 or mib > limits.promise:
             raise InvariantError(
                 f"{claim.pod}: {mib} MiB claimed on {claim.gpu}, which promises {limits.promise}"

@@ -183,7 +183,7 @@ class EmbeddedCluster:
             node=decision.placement.node,
             gpus=decision.placement.gpus,
             notes=pod.notes,
-            basis="observed" if decision.observed[rows].all() else "books",
+            basis="observed" if all(decision.observed[row] for row in rows) else "books",
             decision=decision,
             sealed=sealed,
             case=case,

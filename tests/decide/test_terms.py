@@ -36,7 +36,7 @@ def test_terms_add_up_to_the_score_of_the_best_and_of_those_behind(
 @pytest.mark.parametrize(
     ("policy", "names"),
     [
-        pytest.param(PolicyName.VRAMLINE, {"fragments", "without_cpu", "regret", "scarcity"}, id="vramline"),
+        pytest.param(PolicyName.VRAMLINE, {"fragments", "cpu_lost", "regret", "scarcity"}, id="vramline"),
         pytest.param(PolicyName.FGD, {"attraction"}, id="fgd"),
         pytest.param(PolicyName.BESTFIT, {"base", "memory_left"}, id="bestfit"),
         pytest.param(PolicyName.MOSTIDLE, {"too_few_idle", "idle_cards", "utilization"}, id="mostidle"),

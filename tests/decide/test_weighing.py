@@ -86,6 +86,48 @@ def test_memory_without_cpu_counts_as_spoilt_so_what_needs_much_cpu_goes_where_t
     assert place(fleet, 8_000, cpu_milli=6_000) == "GPU-b"
 
 
+def test_what_needs_little_cpu_leaves_cards_with_much_cpu_to_what_needs_it() -> None:
+    rich = node("n1", *(gpu(f"GPU-1{i}", 8_100) for i in range(2)), host=HostRoom(cpu_milli=64_000))
+    lean = node("n2", *(gpu(f"GPU-2{i}", 8_100) for i in range(4)), host=HostRoom(cpu_milli=16_000))
+    fleet = with_cpu(fleet_of(rich, lean), rich, lean)
+    fleet.mix = Mix(
+        {AskClass(gpus=1, size=MibSize(Mib(8_000)), cpu_milli=milli): 50 for milli in (1_000, 8_000)}
+    )
+
+    assert place(fleet, 8_000, cpu_milli=1_000) == "GPU-20"
+    assert place(fleet, 8_000, cpu_milli=8_000) == "GPU-10"
+
+
+def test_cpu_is_left_in_pieces_that_pods_without_gpus_can_use() -> None:
+    """Both cards would do; on the first node the CPU that stays is too little for the usual pod."""
+    exact = node("n1", gpu("GPU-a", 8_100), host=HostRoom(cpu_milli=8_000))
+    ample = node("n2", gpu("GPU-b", 8_100), host=HostRoom(cpu_milli=12_000))
+    fleet = with_cpu(fleet_of(exact, ample), exact, ample)
+    fleet.mix = Mix(
+        {AskClass(gpus=1, size=MibSize(Mib(8_000)), cpu_milli=4_000): 50, AskClass(cpu_milli=8_000): 50}
+    )
+
+    assert place(fleet, 8_000, cpu_milli=4_000) == "GPU-b"
+
+
+@pytest.mark.parametrize(
+    ("policy", "taken"),
+    [
+        pytest.param(PolicyName.VRAMLINE, "GPU-21", id="vramline"),
+        pytest.param(PolicyName.FGD, "GPU-10", id="fgd: typical asks alone, as published"),
+    ],
+)
+def test_asks_for_many_cards_count_however_seldom_they_come(policy: PolicyName, taken: str) -> None:
+    fleet = fleet_of(*(node(f"n{n}", *(gpu(f"GPU-{n}{i}", 10_100) for i in range(4))) for n in (1, 2)))
+    fleet.adopt([claim(10_000, "ns/first", gpu="GPU-20")])
+    fleet.mix = Mix({AskClass(gpus=1, size=WholeSize()): 97, AskClass(gpus=4, size=WholeSize()): 3})
+
+    decision = decide(fleet, ask(WholeSize()), Rules(policy=policy), now=NOW)
+
+    assert decision.placement is not None
+    assert decision.placement.gpus[0].uuid == taken
+
+
 @pytest.mark.parametrize("policy", AHEAD)
 def test_several_cards_are_taken_on_the_node_that_loses_least(policy: PolicyName) -> None:
     fleet = fleet_of(

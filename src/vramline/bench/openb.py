@@ -171,14 +171,18 @@ def replay(  # noqa: PLR0913 — what is replayed, how, and who hears of it
     seed: int,
     policy: PolicyName,
     trace_decisions: bool = True,
+    learns: bool = False,
     tell: Callable[[LogLine], None] = lambda _line: None,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> OpenbReport:
     """Place the pods one by one; `tell` hears what became of each.
 
-    With `trace_decisions` every decision is explained and kept for whoever asks, as the product does.
+    With `trace_decisions` every decision is explained and kept for whoever asks, as the product does. How
+    often each kind of pod comes is known from the list of pods, as published, or learnt from those that came.
     """
     cluster = _build_cluster(trace, policy)
+    if not learns:
+        cluster.fleet.mix = Mix(Counter(_class_of(pod) for pod in trace.pods))
     cluster.explains = trace_decisions
     count = _Count(capacity=WHOLE * sum(node.gpus for node in trace.nodes))
     with _spared_collector():
@@ -264,7 +268,6 @@ def _build_cluster(trace: Trace, policy: PolicyName) -> EmbeddedCluster:
         )
         room = HostRoom(cpu_milli=node.cpu_milli, memory_bytes=node.memory_mib * _MIB)
         cluster.set_node(Node(name=name, gpus=cards, host=room))
-    cluster.fleet.mix = Mix(Counter(_class_of(pod) for pod in trace.pods))
     return cluster
 
 

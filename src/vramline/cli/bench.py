@@ -174,8 +174,8 @@ def openb(  # noqa: PLR0913 — one parameter an option
     ] = None,
     pods: Annotated[Path | None, _trace_option("Pods of the trace.", "openb_pod_list_VARIANT.csv")] = None,
     orders: Annotated[Path | None, _trace_option("Orders of arrival.", "arrival_orders.npz")] = None,
-    variant: Annotated[str, typer.Option(help="Which mix of pods.")] = "default",
-    seed: Annotated[int, typer.Option(help="Which order of arrival.")] = 42,
+    variant: Annotated[str, typer.Option(help="Which mix of pods: default, gpuspec20 …")] = "default",
+    seed: Annotated[int, typer.Option(help="Which order of arrival: 42, 43 …")] = 42,
     policy: Annotated[PolicyName, typer.Option(help="By which nodes are ranked.")] = PolicyName.VRAMLINE,
     log: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write one JSON line a pod: where it went.")
@@ -183,6 +183,12 @@ def openb(  # noqa: PLR0913 — one parameter an option
     copies: Annotated[
         int, typer.Option(help="So many of every node, for a larger cluster.", min=1, max=_MOST_COPIES)
     ] = 1,
+    learn: Annotated[
+        bool,
+        typer.Option(
+            "--learn", help="Know nothing of the mix at first, and learn it from the pods that come."
+        ),
+    ] = False,
     trace: Annotated[bool, typer.Option(help="Explain and keep every decision, as the product does.")] = True,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -204,6 +210,7 @@ def openb(  # noqa: PLR0913 — one parameter an option
             seed=seed,
             policy=policy,
             trace_decisions=trace,
+            learns=learn,
             tell=lines.append,
             progress=bar,
         )

@@ -2,10 +2,11 @@
 
 fgd        fragmentation gradient descent (Weng et al., USENIX ATC 2023): the node whose memory loses least
            of its use to typical asks
-vramline   the same, and: memory counts as usable only as far as CPU for it is left; a residual of a card
-           is worth what can still be cut from it; cards that others depend on are spared
+vramline   the same, and: memory and CPU are of use together only; a residual of a card is worth what can
+           still be cut from it; cards that others depend on are spared
 
     fragment(node) = Σ over classes m of  weight(m) × (free memory − memory that m could use)
+    CPU in use     = Σ over classes m of  weight(m) × min(CPU left, CPU that m takes with that memory)
 
 A placement costs what it adds to that, in thousandths of a typical card, rounded so that small differences
 are ties: ties go to the lowest node rank, which keeps nodes full or empty.
@@ -40,15 +41,13 @@ __all__ = [
 STEP = 20.0
 """Costs that differ by less than this many thousandths of a card are the same to policy vramline."""
 
-_CPU_COUNTS, _CPU_SCARCE, _SCARCE_FROM = 0.05, 2.0, 0.8
-"""How much memory without CPU weighs: a little always, more the scarcer CPU is in the mix."""
-_REGRET = 8.0
+_CPU_COUNTS, _CPU_SCARCE, _SCARCE_FROM = 0.2, 2.0, 0.8
+"""How much CPU weighs that nobody can use any more: some always, more the scarcer CPU is in the mix."""
+_REGRET = 12.0
 """A residual that is cut badly is lost for good: it weighs more than fragments, which others may mend."""
 _SCARCITY = 0.6
 _EPSILON = 1e-9
 """Against sums that come out a hair below a whole number."""
-_MOST_PODS = 10_000
-"""More pods than a node runs, however much CPU it has."""
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -72,35 +71,36 @@ class Cards(NamedTuple):
 class Standing:
     """What the pods to come could use of nodes b, by class m."""
 
-    __slots__ = ("amount", "feeds", "in_all", "number")
+    __slots__ = ("amount", "cpu_with", "in_all", "number")
 
-    def __init__(self, number: Floats, amount: Floats, feeds: Floats, in_all: Floats) -> None:
+    def __init__(self, number: Floats, amount: Floats, cpu_with: Floats, in_all: Floats) -> None:
         self.number = number
         """[b, m] How many cards can take an ask of the class."""
         self.amount = amount
         """[b, m] MiB free on those."""
-        self.feeds = feeds
-        """[b, m] MiB a pod of the class takes."""
+        self.cpu_with = cpu_with
+        """[b, m] Milli-CPU that a pod of the class takes with each MiB."""
         self.in_all = in_all
         """[3, b] Milli-CPU left; MiB that the classes could use, each counted as often as the class came; and
-        the same as far as CPU lasts."""
+        milli-CPU that they could use."""
 
     def copy(self) -> "Standing":
         """Return the same, to go on from here."""
-        return Standing(self.number.copy(), self.amount.copy(), self.feeds.copy(), self.in_all.copy())
+        return Standing(self.number.copy(), self.amount.copy(), self.cpu_with.copy(), self.in_all.copy())
 
     def of(self, blocks: Ints) -> "Standing":
         """Return a copy of that of some of the nodes."""
         return Standing(
             self.number.take(blocks, axis=0),
             self.amount.take(blocks, axis=0),
-            self.feeds.take(blocks, axis=0),
+            self.cpu_with.take(blocks, axis=0),
             self.in_all.take(blocks, axis=1),
         )
 
     def write(self, there: Ints | slice, new: "Standing") -> None:
         """Replace that of some of the nodes."""
-        self.number[there], self.amount[there], self.feeds[there] = new.number, new.amount, new.feeds
+        self.number[there], self.amount[there] = new.number, new.amount
+        self.cpu_with[there] = new.cpu_with
         self.in_all[:, there] = new.in_all
 
 
@@ -120,7 +120,7 @@ class Terms(NamedTuple):
     """What placements cost, in thousandths of a typical card."""
 
     fragments: Floats
-    without_cpu: Floats
+    cpu_lost: Floats
     regret: Floats
     scarcity: Floats
 
@@ -141,11 +141,11 @@ def take_stock(prospects: Prospects, left_mib: Ints, kind: Ints, starts: Ints, c
     else:
         number = np.add.reduceat(hits, starts, axis=0)
         amount = np.add.reduceat(left[:, None] * hits, starts, axis=0)
-    feeds = prospects.feeds.take(kind[starts], axis=0)
+    cpu_with = prospects.cpu_with.take(kind[starts], axis=0)
     in_all = np.empty((3, len(starts)))
     in_all[0] = cpu
-    in_all[1:] = _usable(prospects, number, amount, feeds, in_all[0])
-    return Standing(number, amount, feeds, in_all)
+    in_all[1:] = _usable(prospects, number, amount, cpu_with, in_all[0])
+    return Standing(number, amount, cpu_with, in_all)
 
 
 def weigh_singles(prospects: Prospects, standing: Standing, cards: Cards, ask: OnKinds) -> Terms:
@@ -162,14 +162,12 @@ def weigh_singles(prospects: Prospects, standing: Standing, cards: Cards, ask: O
         number = standing.number.take(blocks, axis=0)
         number -= hits
         number += still
-    feeds = standing.feeds.take(blocks, axis=0)
-    lost = in_all[1:] - _usable(prospects, number, amount, feeds, in_all[0] - ask.cpu)
-    lost /= prospects.total
-    lost -= cards.size
-    lost *= 1000.0 / prospects.reference
+    cpu_with = standing.cpu_with.take(blocks, axis=0)
+    lost = in_all[1:] - _usable(prospects, number, amount, cpu_with, in_all[0] - ask.cpu)
+    fragments, cpu_lost = _in_cards(prospects, lost, cards.size, ask.cpu)
     return Terms(
-        fragments=lost[0],
-        without_cpu=lost[1],
+        fragments=fragments,
+        cpu_lost=cpu_lost,
         regret=np.zeros(len(rest))
         if ask.worth is None
         else _regret(prospects, cards, ask.worth) * ask.unit.take(kind),
@@ -193,12 +191,12 @@ def weigh_sets(prospects: Prospects, standing: Standing, taken: Cards, ask: OnKi
         there = taken.block[first]
         number[there] += np.add.reduceat(still.astype(np.float64) - hits, first, axis=0)
         amount[there] += np.add.reduceat(rest * still - left * hits, first, axis=0)
-    usable, lasting = _usable(prospects, number, amount, standing.feeds, in_all[0] - ask.cpu)
+    lost = in_all[1:] - _usable(prospects, number, amount, standing.cpu_with, in_all[0] - ask.cpu)
     wanted = np.bincount(taken.block, weights=taken.size, minlength=nodes)
-    unit = 1000.0 / prospects.reference
+    fragments, cpu_lost = _in_cards(prospects, lost, wanted, ask.cpu)
     return Terms(
-        fragments=((in_all[1] - usable) / prospects.total - wanted) * unit,
-        without_cpu=((in_all[2] - lasting) / prospects.total - wanted) * unit,
+        fragments=fragments,
+        cpu_lost=cpu_lost,
         regret=np.zeros(nodes),
         scarcity=np.bincount(taken.block, weights=ask.scarcity[taken.kind], minlength=nodes).astype(
             np.float64
@@ -209,12 +207,13 @@ def weigh_sets(prospects: Prospects, standing: Standing, taken: Cards, ask: OnKi
 def weigh_cpu(prospects: Prospects, standing: Standing, cpu: int) -> Terms:
     """Return what a pod without GPUs spoils on each node."""
     in_all = standing.in_all
-    usable, lasting = _usable(prospects, standing.number, standing.amount, standing.feeds, in_all[0] - cpu)
-    unit = 1000.0 / prospects.reference
-    nothing = np.zeros(len(usable))
+    number, amount, cpu_with = standing.number, standing.amount, standing.cpu_with
+    lost = in_all[1:] - _usable(prospects, number, amount, cpu_with, in_all[0] - cpu)
+    nothing = np.zeros(in_all.shape[1])
+    fragments, cpu_lost = _in_cards(prospects, lost, nothing, 0)
     return Terms(
-        fragments=(in_all[1] - usable) / prospects.total * unit,
-        without_cpu=(in_all[2] - lasting) / prospects.total * unit,
+        fragments=fragments,
+        cpu_lost=cpu_lost,
         regret=nothing,
         scarcity=nothing,
     )
@@ -233,9 +232,10 @@ def on_kinds(prospects: Prospects, sizes: Ints, cpu: int) -> OnKinds:
 
 def weights_of(prospects: Prospects) -> dict[str, float]:
     """Return how much each of the terms weighs in policy vramline."""
+    scarcer = _CPU_SCARCE * max(0.0, prospects.cpu_load - _SCARCE_FROM)
     return {
         "fragments": 1.0,
-        "without_cpu": _CPU_COUNTS + _CPU_SCARCE * max(0.0, prospects.cpu_load - _SCARCE_FROM),
+        "cpu_lost": _CPU_COUNTS + scarcer if prospects.cpu_load else 0.0,
         "regret": _REGRET,
         "scarcity": _SCARCITY,
     }
@@ -246,7 +246,7 @@ def cost_in_steps(policy: PolicyName, prospects: Prospects, terms: Terms) -> Int
     if policy is PolicyName.FGD:
         return -np.floor(attraction(terms) + _EPSILON).astype(np.int64)
     weights = weights_of(prospects)
-    cost = terms.fragments + weights["without_cpu"] * terms.without_cpu
+    cost = terms.fragments + weights["cpu_lost"] * terms.cpu_lost
     cost += weights["regret"] * terms.regret
     cost += weights["scarcity"] * terms.scarcity
     cost /= STEP
@@ -262,31 +262,36 @@ def attraction(terms: Terms) -> Floats:
 
 
 def _usable(
-    prospects: Prospects, number: Floats | None, amount: Floats, feeds: Floats, cpu: Floats
+    prospects: Prospects, number: Floats | None, amount: Floats, cpu_with: Floats, cpu: Floats
 ) -> Floats:
-    """Return [2, b] the memory that the classes could use, by how often they came; and as far as CPU lasts.
+    """Return [2, b] the memory and the CPU that the classes could use, by how often they came.
 
     Whole numbers below 2^53 all the way, so that nothing depends on the order of summation. `number` counts
     only where some class wants several cards: where no card is left for a class, no memory is either.
     """
     both = np.empty((2, *amount.shape))
-    usable, lasting = both
-    np.divide(np.maximum(cpu, 0.0)[:, None], prospects.cpu_of_pod, out=lasting)
-    np.floor(lasting, out=lasting)  # exact for numbers of this size, and far quicker than `//`
-    if prospects.some_need_no_cpu:
-        np.multiply(amount, cpu[:, None] >= prospects.cpu, out=usable)
-    else:
-        np.minimum(lasting, 1.0, out=usable)  # enough for one pod, or for none
-        usable *= amount
+    usable, fed = both
+    np.multiply(amount, cpu[:, None] >= prospects.cpu, out=usable)
     if prospects.some_want_several and number is not None:
         usable *= number >= prospects.gpus
-    np.minimum(lasting, _MOST_PODS, out=lasting)
-    lasting *= feeds
-    np.minimum(usable, lasting, out=lasting)
-    if prospects.some_need_no_cpu:
-        np.copyto(lasting, usable, where=prospects.cpu <= 0.0)
+    left = np.maximum(cpu, 0.0)[:, None]
+    np.multiply(usable, cpu_with, out=fed)
+    np.minimum(fed, left, out=fed)
+    np.floor(fed, out=fed)
     in_all: Floats = both @ prospects.count
+    if len(prospects.host_cpu):
+        in_all[1] += np.floor(left / prospects.host_cpu) @ prospects.host_count
     return in_all
+
+
+def _in_cards(prospects: Prospects, lost: Floats, own_mib: Ints | Floats, own_cpu: int) -> Floats:
+    """Turn [2, b] memory and CPU that is lost into thousandths of a card, less what the pod itself takes."""
+    lost /= prospects.total
+    lost[0] -= own_mib
+    lost[1] -= own_cpu
+    lost[1] *= prospects.mib_of_cpu
+    lost *= 1000.0 / prospects.reference
+    return lost
 
 
 def _regret(prospects: Prospects, cards: Cards, worth: Floats) -> Floats:

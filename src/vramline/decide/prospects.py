@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -32,6 +33,9 @@ __all__ = [
 NOWHERE = 2**40
 """The size of an ask on a card that it may not use."""
 
+_MOST_WIDE = 12
+"""So many classes that want much of a node at once count although they are not typical."""
+
 _STEPS = 4
 """Steps towards the prices of sizes at a time, where nobody is to wait for them: each takes up to half a
 millisecond, and a few hundred at most are needed."""
@@ -47,12 +51,19 @@ class Prospects:
     count: Floats
     """[m] How often the class came: whole numbers, so that sums of MiB × count are exact in any order."""
     total: float
-    """How often any typical class came, those that want no card among them."""
+    """How often any of the classes came, those that want no card among them."""
+    counts_wide: bool
+    """Whether classes of several cards count however seldom they come; else typical classes alone do."""
     cpu: Floats
     gpus: Ints
-    some_need_no_cpu: bool
     size: Floats
     """[k, m] MiB on each card, or `NOWHERE`."""
+    host_cpu: Floats
+    """Milli-CPU of each typical class that wants no card."""
+    host_count: Floats
+    """How often it came, times its milli-CPU."""
+    mib_of_cpu: float
+    """MiB that are asked for with each milli-CPU; 0: nobody asks for CPU."""
     values: Floats
     """[k, 0…PARTS] What a residual, in thousandths of the card, can still be cut into, in cards."""
     price: Floats
@@ -65,15 +76,12 @@ class Prospects:
     """How scarce CPU is compared with GPU memory: 1 means that both run out together; 0: not known."""
     reference: float
     """MiB of a typical card, so that costs do not depend on how large cards are."""
-    cpu_of_pod: Floats = field(init=False)
-    """[m] `cpu`, at least 1, to divide by."""
-    feeds: Floats = field(init=False)
-    """[k, m] MiB that a pod takes on cards of a kind, on all of them together."""
+    cpu_with: Floats = field(init=False)
+    """[k, m] Milli-CPU that a pod takes with each MiB."""
     some_want_several: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "cpu_of_pod", np.maximum(self.cpu, 1.0))
-        object.__setattr__(self, "feeds", self.size * self.gpus)
+        object.__setattr__(self, "cpu_with", self.cpu / (self.size * self.gpus))
         object.__setattr__(self, "some_want_several", bool((self.gpus > 1).any()))
 
 
@@ -109,19 +117,21 @@ def can_look_ahead(fleet: Fleet) -> bool:
     return fleet.mix.is_known
 
 
-def look_ahead(fleet: Fleet) -> Prospects:
+def look_ahead(fleet: Fleet, *, counts_wide: bool = True) -> Prospects:
     """Return the prospects of a fleet's mix on its cards; remembered while neither changes.
 
     A picture of one node looks ahead with the whole fleet that it was taken of. Where a fleet thinks in
     steps, what it knew before stands until sizes are priced anew; within one generation nothing changes.
     """
     known: _Known | None = fleet.remembered.get("prospects")
-    if known is None or (known.key != _key(fleet) and not fleet.is_picture):
-        return _think(fleet, known)
+    if known is None or (
+        not fleet.is_picture and (known.key, known.prospects.counts_wide) != (_key(fleet), counts_wide)
+    ):
+        return _think(fleet, known, counts_wide=counts_wide)
     return known.prospects
 
 
-def _think(fleet: Fleet, known: _Known | None) -> Prospects:
+def _think(fleet: Fleet, known: _Known | None, *, counts_wide: bool) -> Prospects:
     """Go on with pricing the sizes that are asked for, and look ahead as soon as all are."""
     prices: Prices = fleet.remembered.setdefault("prices", Prices())
     draft = _draft(fleet)
@@ -130,10 +140,10 @@ def _think(fleet: Fleet, known: _Known | None) -> Prospects:
         steps = _STEPS if prices.seen != fleet.generation and not prices.rests else 0
     prices.seen = fleet.generation
     if prices.work(draft.asked, steps=steps):
-        return know_prospects(fleet, _compute(fleet, prices, draft.asked))
+        return know_prospects(fleet, _compute(fleet, prices, draft.asked, counts_wide=counts_wide))
     if known is not None and len(known.prospects.size) == len(fleet.columns.kinds):
         return known.prospects
-    stand_in = _Known(None, _compute(fleet, prices, draft.asked))
+    stand_in = _Known(None, _compute(fleet, prices, draft.asked, counts_wide=counts_wide))
     fleet.remembered["prospects"] = stand_in
     return stand_in.prospects
 
@@ -172,26 +182,46 @@ def sizes_on_kinds(columns: GpuColumns, asked: AskClass) -> Ints:
     return np.array([_size_on(kind, asked) for kind in columns.kinds], dtype=np.int64)
 
 
-def _compute(fleet: Fleet, prices: Prices, asked: list[Asked]) -> Prospects:
-    typical, everything = _Classes(fleet, fleet.mix.typical), _Classes(fleet, fleet.mix.counts.items())
+def _compute(fleet: Fleet, prices: Prices, asked: list[Asked], *, counts_wide: bool) -> Prospects:
+    listed = _Classes(fleet, [*fleet.mix.typical, *(_wide(fleet) if counts_wide else ())])
+    everything = _Classes(fleet, fleet.mix.counts.items())
     kinds, capacity = fleet.columns.kinds, _capacity(fleet.columns)
     demand = _demand_per_kind(everything.size, everything.count * everything.gpus, capacity)
     values, price = prices.of(asked)
-    with_cards = typical.gpus > 0
+    ours, hosts = listed.gpus > 0, (listed.gpus == 0) & (listed.cpu > 0)
+    wanted_cpu = everything.count * everything.cpu
+    cpu_of_cards = float(wanted_cpu[everything.gpus > 0].sum())
     return Prospects(
-        count=typical.count[with_cards],
-        total=max(float(typical.count.sum()), 1.0),
-        cpu=typical.cpu[with_cards].astype(np.float64),
-        some_need_no_cpu=bool((typical.cpu[with_cards] == 0).any()),
-        gpus=typical.gpus[with_cards],
-        size=typical.size[:, with_cards].astype(np.float64),
+        count=listed.count[ours],
+        total=max(float(listed.count.sum()), 1.0),
+        counts_wide=counts_wide,
+        cpu=listed.cpu[ours].astype(np.float64),
+        gpus=listed.gpus[ours],
+        size=listed.size[:, ours].astype(np.float64),
+        host_cpu=listed.cpu[hosts].astype(np.float64),
+        host_count=listed.count[hosts] * listed.cpu[hosts],
+        mib_of_cpu=float(demand.sum()) / cpu_of_cards if cpu_of_cards else 0.0,
         values=values,
         price=price,
         promise=np.array([max(kind.promise, 1) for kind in kinds], dtype=np.int64),
         pressure=_pressure(demand, everything.constrained, capacity),
-        cpu_load=_cpu_load(fleet, float((everything.count * everything.cpu).sum()), demand, capacity),
+        cpu_load=_cpu_load(fleet, float(wanted_cpu.sum()), demand, capacity),
         reference=_reference(kinds, capacity),
     )
+
+
+def _wide(fleet: Fleet) -> list[tuple[AskClass, int]]:
+    """Return the most frequent classes beside the typical ones that want at least half a node's cards.
+
+    They come seldom, but want much when they come: what a node loses to them must not go unseen.
+    """
+    typical, widest = dict(fleet.mix.typical), int(fleet.columns.widths.max(initial=0))
+    rare = [
+        (asked, n)
+        for asked, n in fleet.mix.counts.items()
+        if asked.gpus > 1 and 2 * asked.gpus >= widest and asked not in typical
+    ]
+    return sorted(rare, key=lambda each: (-each[1], msgspec.msgpack.encode(each[0])))[:_MOST_WIDE]
 
 
 class _Classes:

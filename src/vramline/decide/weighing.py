@@ -86,7 +86,7 @@ class Outlook:
 
 def outlook_of(fleet: Fleet, scene: Scene) -> Outlook:
     """Return the outlook of a fleet of which enough is known, as it is now."""
-    prospects = look_ahead(fleet)
+    prospects = look_ahead(fleet, counts_wide=scene.rules.policy is not PolicyName.FGD)
     known: Outlook | None = scene.built.get("outlook")
     if known is None or known.prospects is not prospects:
         known = scene.built["outlook"] = Outlook(fleet, scene, prospects)

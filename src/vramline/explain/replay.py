@@ -39,7 +39,7 @@ __all__ = [
     "take_case",
 ]
 
-JOURNAL_FORMAT = 1
+JOURNAL_FORMAT = 2
 """How cases are written down; another number cannot be read."""
 
 MOST_CARDS = 256

@@ -1,5 +1,7 @@
 """Which node, and which of its cards. Ties go to the lowest node rank, then to the lowest UUID."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 
@@ -9,22 +11,13 @@ from vramline.model.columns import GpuColumns
 from vramline.model.fleet import Fleet
 from vramline.model.reason import CODE_OF, FITS, Reason
 
-__all__ = ["best_nodes", "fitting_nodes", "pick_cards", "pick_waiting_node"]
+__all__ = ["best_first", "best_nodes", "pick_cards", "pick_waiting_node"]
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int8]
 
 _NOBODY = np.zeros(0, dtype=np.int64)
 _LOWEST = np.iinfo(np.int64).min
-
-
-def fitting_nodes(fleet: Fleet, node_codes: Codes) -> Ints:
-    """Return the numbers of the nodes that fit, by rank."""
-    fits, by_rank = node_codes == FITS, fleet.ranks().by_rank
-    if by_rank is None:
-        found: Ints = fits.nonzero()[0]
-        return found
-    return by_rank.compress(fits.take(by_rank))
 
 
 def best_nodes(fleet: Fleet, node_codes: Codes, scores: Ints) -> tuple[Ints, int]:
@@ -34,9 +27,27 @@ def best_nodes(fleet: Fleet, node_codes: Codes, scores: Ints) -> tuple[Ints, int
     if not number:
         return _NOBODY, 0
     theirs = np.where(fits, scores, _LOWEST)
-    best: Ints = (theirs == theirs.max()).nonzero()[0]
+    return _with_score(fleet, theirs, theirs.max()), number
+
+
+def best_first(fleet: Fleet, node_codes: Codes, scores: Ints, most: int) -> Iterator[Ints]:
+    """Return the numbers of nodes that fit, best first: those with the same score at a time, by rank.
+
+    There are at least `most` of them; so many are told, or a few more.
+    """
+    theirs = np.where(node_codes == FITS, scores, _LOWEST)
+    while most > 0:
+        group = _with_score(fleet, theirs, theirs.max())
+        yield group
+        most -= len(group)
+        theirs[group] = _LOWEST
+
+
+def _with_score(fleet: Fleet, scores: Ints, score: np.int64) -> Ints:
+    """Return the numbers of the nodes with this score, by rank."""
+    found: Ints = (scores == score).nonzero()[0]
     ranks = fleet.ranks()
-    return best if ranks.by_rank is None else best[ranks.rank.take(best).argsort()], number
+    return found if ranks.by_rank is None else found[ranks.rank.take(found).argsort()]
 
 
 def pick_cards(columns: GpuColumns, ask: Ask, row_codes: Codes, costs: Ints) -> list[int]:

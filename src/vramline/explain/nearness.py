@@ -10,7 +10,7 @@ from functools import cache, cached_property
 import numpy as np
 import numpy.typing as npt
 
-from vramline.decide.pick import fitting_nodes
+from vramline.decide.pick import best_first
 from vramline.decide.scores import UNREACHABLE
 from vramline.model.ask import Ask
 from vramline.model.decision import Decision
@@ -98,19 +98,11 @@ class Survey:
 
     def best(self, most: int) -> Ints:
         """Return the numbers of the best nodes that fit, best first."""
-        found = self._decision.best_nodes[:most]
-        wanted = min(most, self.fitting_nodes) - len(found)
-        if not wanted:
-            return found
-        fits = fitting_nodes(self._fleet, self._decision.node_codes)
-        scores = self._decision.scores.take(fits)
-        groups, last = [found], scores.max()
-        while wanted > 0:
-            scores[scores == last] = -UNREACHABLE  # nobody who fits has as little
-            last = scores.max()
-            groups.append(fits.compress(scores == last)[:wanted])
-            wanted -= len(groups[-1])
-        return np.concatenate(groups)
+        decision, wanted = self._decision, min(most, self.fitting_nodes)
+        if len(decision.best_nodes) >= wanted:
+            return decision.best_nodes[:wanted]
+        groups = best_first(self._fleet, decision.node_codes, decision.scores, wanted)
+        return np.concatenate(list(groups))[:wanted]
 
     def first(self, most: int | None) -> Ints:
         """Return the numbers of the first nodes in that order (None: all)."""

@@ -181,6 +181,21 @@ def fails_at_first(then: Script) -> Script:
     return script
 
 
+def breaks_among_pods(then: Script) -> Script:
+    """Break the connection of whoever asks for pods first, when many were told already."""
+    visits = []
+
+    async def script(visitor: Visitor, plural: str, query: str) -> None:
+        visits.append(plural)
+        if plural == "pods" and visits.count("pods") == 1:
+            await visitor.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            await say(visitor, b"".join(map(line, THERE[plural][:550])))
+            return
+        await then(visitor, plural, query)
+
+    return script
+
+
 def refuses_at_first(then: Script) -> Script:
     """Tell whoever asks first that it may not."""
     visits = []
@@ -196,7 +211,9 @@ def refuses_at_first(then: Script) -> Script:
 
 
 @pytest.mark.parametrize(
-    "script", [fails_at_first(stream_all), refuses_at_first(stream_all)], ids=["broken", "refused"]
+    "script",
+    [fails_at_first(stream_all), breaks_among_pods(stream_all), refuses_at_first(stream_all)],
+    ids=["broken", "broken-late", "refused"],
 )
 def test_what_another_process_could_not_list_is_listed_here(script: Script) -> None:
     alone, _ = told(stream_all, second=False)

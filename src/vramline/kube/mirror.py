@@ -20,6 +20,7 @@ __all__ = [
     "Changed",
     "Deleted",
     "Departed",
+    "Listed",
     "Message",
     "Mirror",
     "Reached",
@@ -58,11 +59,17 @@ class Reached(msgspec.Struct, frozen=True):
     version: int
 
 
+class Listed(msgspec.Struct, frozen=True):
+    """Everything that there was at this version has arrived, and nothing was known before that."""
+
+    version: int
+
+
 class Resumed(msgspec.Struct, frozen=True):
     """A new watch starts after the newest version that is known."""
 
 
-Message = Snapshot[T] | Arrived[T] | Departed | Reached | Resumed
+Message = Snapshot[T] | Arrived[T] | Departed | Reached | Listed | Resumed
 
 
 # ── what comes out ───────────────────────────────────────────────────────────────────────────────────
@@ -127,6 +134,10 @@ class Mirror(Generic[T]):
             case Reached():
                 self.version = max(self.version, message.version)
                 self._raise_floor(message.version)
+            case Listed():
+                self.version = self._floor = message.version
+                self._ended.clear()
+                return [Synced(message.version)]
             case Resumed():
                 self._raise_floor(self.version)
         return []

@@ -11,7 +11,7 @@ API server does not offer that. Either way it is handed on whole, so that no con
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Generic, TypeVar
 
 import msgspec
@@ -23,6 +23,7 @@ from vramline.kube.mirror import (
     Arrived,
     Change,
     Departed,
+    Listed,
     Message,
     Mirror,
     Reached,
@@ -31,7 +32,7 @@ from vramline.kube.mirror import (
 )
 from vramline.kube.objects import EVERYTHING, Item, Resource, WatchLine, read_bookmark
 from vramline.kube.pace import Pace, delay_s
-from vramline.kube.second_lister import Listed
+from vramline.kube.second_lister import Piece
 
 __all__ = ["Reflector", "ReflectorTiming"]
 
@@ -76,8 +77,8 @@ class Reflector(Generic[T]):
         """When the API server last said anything, by `clock`."""
         self.problem = ""
         """Why the watch is broken at the moment; empty: it is not."""
-        self.second: Callable[[], Awaitable[Listed[T] | None]] | None = None
-        """Lists in another process what there is at the start; None of it: it is listed here."""
+        self.second: Callable[[], AsyncIterator[Piece[T]]] | None = None
+        """Lists in another process what there is at the start; where it ends too early, it is listed here."""
         self._client = client
         self._rng = rng
         self._selection = selection or Selection()
@@ -128,9 +129,8 @@ class Reflector(Generic[T]):
     async def _follow(self, deliver: Callable[[Change[T]], None]) -> None:
         """Take a snapshot where one is needed, then watch until the watch ends or breaks."""
         if self.second is not None:
-            listed, self.second = await self.second(), None
-            if listed is not None:
-                await self._replace(tuple(listed.items), listed.version, deliver)
+            pieces, self.second = self.second(), None
+            await self._take_listed(pieces, deliver)
         if self._wants_snapshot and self._can_stream:
             try:
                 return await self._watch(EVERYTHING, deliver)
@@ -142,6 +142,21 @@ class Reflector(Generic[T]):
             await self._replace((*listing.items, *listing.unreadable), listing.version, deliver)
         await self._watch({"resourceVersion": str(self._mirror.version)}, deliver)
         return None
+
+    async def _take_listed(
+        self, pieces: AsyncIterator[Piece[T]], deliver: Callable[[Change[T]], None]
+    ) -> None:
+        """Hand on what another process lists, as it comes; the consumer waits for the end anyway."""
+        async for piece in pieces:
+            for item in piece.items:
+                for change in self._mirror.step(Arrived(item)):
+                    deliver(change)
+            await asyncio.sleep(0)
+            if piece.version:
+                self._wants_snapshot = False
+                self.heard_at = self._clock()
+                await self._hand_on(Listed(piece.version), deliver)
+                self._settle_snapshot(piece.version)
 
     async def _watch(self, query: dict[str, str], deliver: Callable[[Change[T]], None]) -> None:
         """Watch until the regular end, or until a new snapshot is wanted."""
@@ -196,6 +211,9 @@ class Reflector(Generic[T]):
         self._wants_snapshot = False
         self.heard_at = self._clock()
         await self._hand_on(Snapshot(items, version), deliver)
+        self._settle_snapshot(version)
+
+    def _settle_snapshot(self, version: int) -> None:
         self.synced = True
         self._log.info("mirror.synced", version=version, objects=len(self._mirror))
 

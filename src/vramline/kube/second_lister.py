@@ -12,7 +12,7 @@ import os
 import random
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -24,7 +24,7 @@ from vramline.kube.failures import InvalidError
 from vramline.kube.objects import EVERYTHING, Item, Resource, read_bookmark
 from vramline.kube.target import Target
 
-__all__ = ["Listed", "Packing", "SecondLister"]
+__all__ = ["Packing", "Piece", "SecondLister"]
 
 T = TypeVar("T")
 
@@ -49,20 +49,20 @@ class Packing(Generic[T]):
     unpack: Callable[[bytes], list[Item[T]]]
 
 
-class Listed(msgspec.Struct, Generic[T], frozen=True):
-    """Everything of one kind, as of one version."""
+class Piece(msgspec.Struct, Generic[T], frozen=True):
+    """Some objects of a kind."""
 
     items: list[Item[T]]
     version: int
+    """Of which all pieces together are true; 0: there are more to come."""
 
 
 class _Frame(msgspec.Struct, frozen=True, array_like=True):
-    """Some objects of a kind."""
+    """A piece on its way."""
 
     plural: str
     packed: bytes
     version: int
-    """Of which the whole list is true; 0: there is more to come."""
 
 
 _WRITE = msgspec.msgpack.Encoder()
@@ -75,7 +75,8 @@ class SecondLister:
     def __init__(self, target: Target, kinds: Sequence[Packing[Any]]) -> None:
         """Start it, before there are threads or an event loop."""
         self._kinds = {each.resource.plural: each for each in kinds}
-        self._listed: dict[str, asyncio.Future[Listed[Any] | None]] = {}
+        self._pieces: dict[str, asyncio.Queue[Piece[Any] | None]] = {}
+        """By kind what has come; None: nothing more will."""
         self._hearing: asyncio.Task[None] | None = None
         self._socket, theirs = socket.socketpair()
         gc.freeze()  # what a collection touches would be copied
@@ -86,22 +87,22 @@ class SecondLister:
         gc.unfreeze()
         theirs.close()
 
-    def lister(self, resource: Resource[T]) -> Callable[[], Awaitable[Listed[T] | None]] | None:
-        """Return what waits for all objects of a kind and returns them (None: it came to nothing).
+    def lister(self, resource: Resource[T]) -> Callable[[], AsyncIterator[Piece[T]]] | None:
+        """Return what yields all objects of a kind as they come, or ends too early where that fails.
 
         None: the kind is not listed there.
         """
         if resource.plural not in self._kinds:
             return None
 
-        async def wait() -> Listed[T] | None:
+        async def listen() -> AsyncIterator[Piece[T]]:
             if self._hearing is None:
-                loop = asyncio.get_running_loop()
-                self._listed = {plural: loop.create_future() for plural in self._kinds}
+                self._pieces = {plural: asyncio.Queue() for plural in self._kinds}
                 self._hearing = asyncio.create_task(self._hear())
-            return await self._listed[resource.plural]
+            while (piece := await self._pieces[resource.plural].get()) is not None:
+                yield piece
 
-        return wait
+        return listen
 
     async def close(self) -> None:
         """End the process, if it has not ended; it may be closed twice."""
@@ -114,30 +115,24 @@ class SecondLister:
 
     async def _hear(self) -> None:
         """Take in what the process hands over, until all of it is there or nothing more will come."""
-        items: dict[str, list[Item[Any]]] = {plural: [] for plural in self._kinds}
+        left = set(self._kinds)
+        reader, writer = await asyncio.open_connection(sock=self._socket, limit=_BUFFER)
         try:
-            async for frame in self._frames():
-                items[frame.plural] += self._kinds[frame.plural].unpack(frame.packed)
+            while left:
+                async with asyncio.timeout(_PATIENCE_S):
+                    size = int.from_bytes(await reader.readexactly(_HEAD))
+                    frame = _READ.decode(await reader.readexactly(size))
+                items = self._kinds[frame.plural].unpack(frame.packed)
+                self._pieces[frame.plural].put_nowait(Piece(items, frame.version))
                 if frame.version:
-                    self._listed[frame.plural].set_result(Listed(items.pop(frame.plural), frame.version))
+                    left.remove(frame.plural)
         except (OSError, EOFError, msgspec.MsgspecError):
             pass  # whoever waits does it alone
         finally:
-            for waiting in self._listed.values():
-                if not waiting.done():
-                    waiting.set_result(None)
-            await self.close()
-
-    async def _frames(self) -> AsyncIterator[_Frame]:
-        reader, writer = await asyncio.open_connection(sock=self._socket, limit=_BUFFER)
-        try:
-            while any(not each.done() for each in self._listed.values()):
-                async with asyncio.timeout(_PATIENCE_S):
-                    size = int.from_bytes(await reader.readexactly(_HEAD))
-                    frame = await reader.readexactly(size)
-                yield _READ.decode(frame)
-        finally:
+            for pieces in self._pieces.values():
+                pieces.put_nowait(None)
             writer.close()
+            await self.close()
 
 
 # ── the other process ────────────────────────────────────────────────────────────────────────────────

@@ -6,7 +6,6 @@ Docs: docs/wire.md.
 """
 
 from collections.abc import Mapping
-from copy import copy
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
@@ -151,10 +150,11 @@ def _find_cards(node: NodeObject, report: GpuReport | None, gfd: GfdLabels, devi
     common = _find_common(gfd, devices, shape)
     if common.problem is not None or common.warnings:  # to say whose they are
         return _weigh_sources(node, report, gfd, devices)
-    cards = [copy(card) for card in common.cards]  # which were checked
+    name = node.name
+    cards = [card.__copy__() for card in common.cards]  # type: ignore[attr-defined] # they were checked
     for card, gpu in zip(cards, report.gpus, strict=True):
         msgspec.structs.force_setattr(card, "uuid", gpu.uuid)
-        msgspec.structs.force_setattr(card, "node", node.name)
+        msgspec.structs.force_setattr(card, "node", name)
     return _Found(cards=tuple(cards), source=common.source)
 
 

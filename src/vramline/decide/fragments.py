@@ -71,36 +71,35 @@ class Cards(NamedTuple):
 class Standing:
     """What the pods to come could use of nodes b, by class m."""
 
-    __slots__ = ("amount", "cpu_with", "in_all", "number")
+    __slots__ = ("amount", "in_all", "kind", "number")
 
-    def __init__(self, number: Floats, amount: Floats, cpu_with: Floats, in_all: Floats) -> None:
+    def __init__(self, number: Floats, amount: Floats, kind: Ints, in_all: Floats) -> None:
         self.number = number
         """[b, m] How many cards can take an ask of the class."""
         self.amount = amount
         """[b, m] MiB free on those."""
-        self.cpu_with = cpu_with
-        """[b, m] Milli-CPU that a pod of the class takes with each MiB."""
+        self.kind = kind
+        """[b] The kind of the first card, by which it is told how much CPU a pod takes with its memory."""
         self.in_all = in_all
         """[3, b] Milli-CPU left; MiB that the classes could use, each counted as often as the class came; and
         milli-CPU that they could use."""
 
     def copy(self) -> "Standing":
         """Return the same, to go on from here."""
-        return Standing(self.number.copy(), self.amount.copy(), self.cpu_with.copy(), self.in_all.copy())
+        return Standing(self.number.copy(), self.amount.copy(), self.kind.copy(), self.in_all.copy())
 
     def of(self, blocks: Ints) -> "Standing":
         """Return a copy of that of some of the nodes."""
         return Standing(
             self.number.take(blocks, axis=0),
             self.amount.take(blocks, axis=0),
-            self.cpu_with.take(blocks, axis=0),
+            self.kind.take(blocks),
             self.in_all.take(blocks, axis=1),
         )
 
     def write(self, there: Ints | slice, new: "Standing") -> None:
         """Replace that of some of the nodes."""
-        self.number[there], self.amount[there] = new.number, new.amount
-        self.cpu_with[there] = new.cpu_with
+        self.number[there], self.amount[there], self.kind[there] = new.number, new.amount, new.kind
         self.in_all[:, there] = new.in_all
 
 
@@ -141,11 +140,11 @@ def take_stock(prospects: Prospects, left_mib: Ints, kind: Ints, starts: Ints, c
     else:
         number = np.add.reduceat(hits, starts, axis=0)
         amount = np.add.reduceat(left[:, None] * hits, starts, axis=0)
-    cpu_with = prospects.cpu_with.take(kind[starts], axis=0)
+    first = kind[starts]
     in_all = np.empty((3, len(starts)))
     in_all[0] = cpu
-    in_all[1:] = _usable(prospects, number, amount, cpu_with, in_all[0])
-    return Standing(number, amount, cpu_with, in_all)
+    in_all[1:] = _usable(prospects, number, amount, first, in_all[0])
+    return Standing(number, amount, first, in_all)
 
 
 def weigh_singles(prospects: Prospects, standing: Standing, cards: Cards, ask: OnKinds) -> Terms:
@@ -162,8 +161,7 @@ def weigh_singles(prospects: Prospects, standing: Standing, cards: Cards, ask: O
         number = standing.number.take(blocks, axis=0)
         number -= hits
         number += still
-    cpu_with = standing.cpu_with.take(blocks, axis=0)
-    lost = in_all[1:] - _usable(prospects, number, amount, cpu_with, in_all[0] - ask.cpu)
+    lost = in_all[1:] - _usable(prospects, number, amount, standing.kind.take(blocks), in_all[0] - ask.cpu)
     fragments, cpu_lost = _in_cards(prospects, lost, cards.size, ask.cpu)
     return Terms(
         fragments=fragments,
@@ -191,7 +189,7 @@ def weigh_sets(prospects: Prospects, standing: Standing, taken: Cards, ask: OnKi
         there = taken.block[first]
         number[there] += np.add.reduceat(still.astype(np.float64) - hits, first, axis=0)
         amount[there] += np.add.reduceat(rest * still - left * hits, first, axis=0)
-    lost = in_all[1:] - _usable(prospects, number, amount, standing.cpu_with, in_all[0] - ask.cpu)
+    lost = in_all[1:] - _usable(prospects, number, amount, standing.kind, in_all[0] - ask.cpu)
     wanted = np.bincount(taken.block, weights=taken.size, minlength=nodes)
     fragments, cpu_lost = _in_cards(prospects, lost, wanted, ask.cpu)
     return Terms(
@@ -207,8 +205,7 @@ def weigh_sets(prospects: Prospects, standing: Standing, taken: Cards, ask: OnKi
 def weigh_cpu(prospects: Prospects, standing: Standing, cpu: int) -> Terms:
     """Return what a pod without GPUs spoils on each node."""
     in_all = standing.in_all
-    number, amount, cpu_with = standing.number, standing.amount, standing.cpu_with
-    lost = in_all[1:] - _usable(prospects, number, amount, cpu_with, in_all[0] - cpu)
+    lost = in_all[1:] - _usable(prospects, standing.number, standing.amount, standing.kind, in_all[0] - cpu)
     nothing = np.zeros(in_all.shape[1])
     fragments, cpu_lost = _in_cards(prospects, lost, nothing, 0)
     return Terms(
@@ -261,9 +258,7 @@ def attraction(terms: Terms) -> Floats:
     return likes
 
 
-def _usable(
-    prospects: Prospects, number: Floats | None, amount: Floats, cpu_with: Floats, cpu: Floats
-) -> Floats:
+def _usable(prospects: Prospects, number: Floats | None, amount: Floats, kind: Ints, cpu: Floats) -> Floats:
     """Return [2, b] the memory and the CPU that the classes could use, by how often they came.
 
     Whole numbers below 2^53 all the way, so that nothing depends on the order of summation. `number` counts
@@ -275,7 +270,7 @@ def _usable(
     if prospects.some_want_several and number is not None:
         usable *= number >= prospects.gpus
     left = np.maximum(cpu, 0.0)[:, None]
-    np.multiply(usable, cpu_with, out=fed)
+    np.multiply(usable, prospects.cpu_with.take(kind, axis=0), out=fed)
     np.minimum(fed, left, out=fed)
     np.floor(fed, out=fed)
     in_all: Floats = both @ prospects.count

@@ -36,6 +36,9 @@ NOWHERE = 2**40
 _MOST_WIDE = 12
 """So many classes that want much of a node at once count although they are not typical."""
 
+_TIGHT = 0.9
+"""From this CPU load on, pods without cards may lack CPU: it is then left in pieces that they can use."""
+
 _STEPS = 4
 """Steps towards the prices of sizes at a time, where nobody is to wait for them: each takes up to half a
 millisecond, and a few hundred at most are needed."""
@@ -59,7 +62,7 @@ class Prospects:
     size: Floats
     """[k, m] MiB on each card, or `NOWHERE`."""
     host_cpu: Floats
-    """Milli-CPU of each typical class that wants no card."""
+    """Milli-CPU of each typical class that wants no card; none while CPU is plenty."""
     host_count: Floats
     """How often it came, times its milli-CPU."""
     mib_of_cpu: float
@@ -188,8 +191,9 @@ def _compute(fleet: Fleet, prices: Prices, asked: list[Asked], *, counts_wide: b
     kinds, capacity = fleet.columns.kinds, _capacity(fleet.columns)
     demand = _demand_per_kind(everything.size, everything.count * everything.gpus, capacity)
     values, price = prices.of(asked)
-    ours, hosts = listed.gpus > 0, (listed.gpus == 0) & (listed.cpu > 0)
     wanted_cpu = everything.count * everything.cpu
+    cpu_load = _cpu_load(fleet, float(wanted_cpu.sum()), demand, capacity)
+    ours, hosts = listed.gpus > 0, (listed.gpus == 0) & (listed.cpu > 0) & (cpu_load >= _TIGHT)
     cpu_of_cards = float(wanted_cpu[everything.gpus > 0].sum())
     return Prospects(
         count=listed.count[ours],
@@ -205,7 +209,7 @@ def _compute(fleet: Fleet, prices: Prices, asked: list[Asked], *, counts_wide: b
         price=price,
         promise=np.array([max(kind.promise, 1) for kind in kinds], dtype=np.int64),
         pressure=_pressure(demand, everything.constrained, capacity),
-        cpu_load=_cpu_load(fleet, float(wanted_cpu.sum()), demand, capacity),
+        cpu_load=cpu_load,
         reference=_reference(kinds, capacity),
     )
 

@@ -101,7 +101,8 @@ def test_where_it_is_switched_off_nobody_is_nominated(plane: ControlPlane, admin
         wait_until(lambda: len(nodes_of(admin, quiet)) == WAITING, "all pods on nodes")
 
     assert writes.of(OURS)["patch pods/status"] == 0
-    assert writes.of(OURS)["create pods/binding"] == WAITING
+    # One is sent again where kube-scheduler wrote on the pod in between.
+    assert writes.of(OURS)["create pods/binding"] >= WAITING
 
 
 def test_a_pod_that_comes_alone_is_not_nominated(plane: ControlPlane, admin: httpx.Client) -> None:

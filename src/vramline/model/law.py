@@ -83,6 +83,7 @@ def take_account(
     machine, by UID, and count where the card's memory is the machine's. The age of `observation` is not
     judged here: a stale one falls back to `free_by_books`, which is the caller's choice to make and to say.
 
+    >>> from vramline.model.observation import GpuProcess
     >>> card = PhysicalGpu(uuid="GPU-1", node="n", total=Mib(16384))
     >>> reserved = Claim(pod_uid="u", pod="ns/p", gpu="GPU-1", mib=Mib(4096))
     >>> nobodys = GpuProcess(pid=7, used=Mib(6144), pod_uid=None)

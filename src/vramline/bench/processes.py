@@ -166,7 +166,9 @@ def wait_for(ask: Callable[[], T | None], server: ServerProcess, what: str) -> T
             answer = ask()
             if answer is not None:
                 return answer
-        time.sleep(0.005)
+        time.sleep(
+            0.02
+        )  # a question is as long as the list of nodes: more of them would slow what is measured
     raise TransientError(f"{what} did not get ready within {_START_S:g} s; its own message is above")
 
 

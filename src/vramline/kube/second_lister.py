@@ -36,6 +36,8 @@ _SILENCE_S = 20.0
 """How long the API server may say nothing while it lists."""
 _PATIENCE_S = 60.0
 """How long nothing may come from the other process."""
+_STEP_BACK = 5
+"""How much less important than the parent this process is: it has the time, the parent decides."""
 _BUFFER = 1 << 22
 _MOST_FILES = 1 << 16
 
@@ -143,6 +145,7 @@ def _serve(link: socket.socket, target: Target, kinds: Sequence[Packing[Any]]) -
             signal.signal(number, signal.SIG_DFL)
         gc.disable()
         _let_go_of_all_but(link.fileno())
+        os.nice(_STEP_BACK)
         asyncio.run(_list_all(link, target, kinds))
     except (OSError, VramlineError):
         pass  # the parent finds out, and asks by itself

@@ -17,6 +17,7 @@ from controlplane.plane import ControlPlane
 from controlplane.processes import Child, wait_until
 
 __all__ = [
+    "VramlineProcess",
     "add_gpu_node",
     "apply_crds",
     "extender_configuration",

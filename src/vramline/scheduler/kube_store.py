@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections.abc import Awaitable
+from typing import TypeVar
 
 from vramline.kube.client import Binding as KubeBinding
 from vramline.kube.client import KubeClient, Patch
@@ -25,6 +26,8 @@ from vramline.wire.ledger_v1alpha1 import GpuLedger
 
 __all__ = ["KubeStore"]
 
+T = TypeVar("T")
+
 
 class KubeStore:
     """Ledgers and pods at the API server. Satisfies `store.Store`."""
@@ -34,18 +37,11 @@ class KubeStore:
 
     async def write_ledger(self, ledger: GpuLedger) -> Written | Conflict | Refused | Unclear:
         """Create the ledger where it has no version, else replace exactly that version."""
-        try:
-            if ledger.resource_version:
-                stored = await self._client.update(LEDGERS, ObjectKey(ledger.node), ledger)
-            else:
-                stored = await self._client.create(LEDGERS, ledger)
-        except (ConflictError, NotFoundError) as error:
-            return Conflict(str(error))
-        except AmbiguousError as error:
-            return Unclear(str(error))
-        except ApiError as error:
-            return Refused(str(error))
-        return Written(stored.value)
+        if ledger.resource_version:
+            outcome = await _outcome_of(self._client.update(LEDGERS, ObjectKey(ledger.node), ledger))
+        else:
+            outcome = await _outcome_of(self._client.create(LEDGERS, ledger))
+        return Written(outcome.value) if isinstance(outcome, Stored) else outcome
 
     async def read_ledger(self, node: str) -> GpuLedger | Unclear | None:
         """Read a ledger from the API server itself."""
@@ -65,7 +61,7 @@ class KubeStore:
             version=int(binding.resource_version) if binding.resource_version else None,
             annotations=binding.annotations,
         )
-        return await _outcome_of(self._client.bind(wanted))
+        return await _outcome_of(self._client.bind(wanted)) or Done()
 
     async def fence_pod(self, namespace: str, name: str, uid: str) -> PodObject | Unclear | None:
         """Write a condition that says the pod waits: the new version is what counts."""
@@ -185,7 +181,8 @@ class KubeStore:
     ) -> Done | Conflict | Refused | Unclear:
         """Change HAMi's lock on a node, if the node is still at `version`."""
         patch = Patch({"metadata": {"resourceVersion": version, "annotations": {HAMI_LOCK: text}}})
-        return await _outcome_of(self._client.patch(NODES, ObjectKey(node), patch))
+        outcome = await _outcome_of(self._client.patch(NODES, ObjectKey(node), patch))
+        return Done() if isinstance(outcome, Stored) else outcome
 
     async def _fenced_by_its_end(
         self, namespace: str, name: str, uid: str, why: str
@@ -197,14 +194,13 @@ class KubeStore:
         return stored if isinstance(stored, Unclear) else None
 
 
-async def _outcome_of(write: Awaitable[object]) -> Done | Conflict | Refused | Unclear:
-    """Carry out a write, and say what came of it."""
+async def _outcome_of(write: Awaitable[T]) -> T | Conflict | Refused | Unclear:
+    """Carry out a write, and return what it returns, or what came of it."""
     try:
-        await write
+        return await write
     except (ConflictError, NotFoundError) as error:
         return Conflict(str(error))
     except AmbiguousError as error:
         return Unclear(str(error))
     except ApiError as error:
         return Refused(str(error))
-    return Done()

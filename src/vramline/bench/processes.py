@@ -34,6 +34,8 @@ T = TypeVar("T")
 
 _HOST = "127.0.0.1"
 _START_S = 120.0
+_ASK_EVERY_S = 0.02
+"""A question may be as long as the list of nodes: to ask more often would slow what is measured."""
 _SETTINGS = {
     "VRAMLINE_LOG_LEVEL": "error",
     "VRAMLINE_OBSERVATION_MAX_AGE": "1h",  # nobody writes new reports here
@@ -166,9 +168,7 @@ def wait_for(ask: Callable[[], T | None], server: ServerProcess, what: str) -> T
             answer = ask()
             if answer is not None:
                 return answer
-        time.sleep(
-            0.02
-        )  # a question is as long as the list of nodes: more of them would slow what is measured
+        time.sleep(_ASK_EVERY_S)
     raise TransientError(f"{what} did not get ready within {_START_S:g} s; its own message is above")
 
 

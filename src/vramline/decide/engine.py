@@ -6,7 +6,7 @@ import numpy.typing as npt
 from vramline.decide.board import Board, board_of
 from vramline.decide.filters import shortfall
 from vramline.decide.idle import idle_cards
-from vramline.decide.pick import best_nodes, pick_cards, pick_waiting_node
+from vramline.decide.pick import pick_cards, pick_waiting_node, rank_by_score
 from vramline.decide.realtime import Look, prefer
 from vramline.decide.scene import Scene, scene_of
 from vramline.decide.scores import TIER, UNREACHABLE, card_costs, chosen_cost, node_costs, with_tiers
@@ -43,8 +43,8 @@ def decide(fleet: Fleet, ask: Ask, rules: Rules, *, now: float, candidates: Code
         is_open = (candidates == FITS).view(np.int8)
         node_codes = candidates + node_codes * is_open
     scores = _score_nodes(fleet, look, ask, board) if board.scores is None else board.scores
-    best, fitting_count = best_nodes(fleet, node_codes, scores)
-    number = int(best[0]) if len(best) else None
+    best, fitting_count, scores = rank_by_score(fleet, node_codes, scores)
+    number = int(best[0]) if fitting_count else None
     rows: list[int] = []
     nominated: int | None = None
     if number is not None:

@@ -1,6 +1,6 @@
 """Which node, and which of its cards. Ties go to the lowest node rank, then to the lowest UUID."""
 
-from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ from vramline.model.columns import GpuColumns
 from vramline.model.fleet import Fleet
 from vramline.model.reason import CODE_OF, FITS, Reason
 
-__all__ = ["best_first", "best_nodes", "pick_cards", "pick_waiting_node"]
+__all__ = ["Ranking", "best_first", "pick_cards", "pick_waiting_node", "rank_by_score"]
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int8]
@@ -20,27 +20,41 @@ _NOBODY = np.zeros(0, dtype=np.int64)
 _LOWEST = np.iinfo(np.int64).min
 
 
-def best_nodes(fleet: Fleet, node_codes: Codes, scores: Ints) -> tuple[Ints, int]:
-    """Return the numbers of those nodes that fit and have the highest score, by rank; and how many fit."""
+class Ranking(NamedTuple):
+    """Nodes by score."""
+
+    best: Ints
+    """The numbers of those that fit and have the highest score, by rank."""
+    fitting: int
+    """How many fit."""
+    scores: Ints
+    """By node number; the lowest there is where the node does not fit, if any fits."""
+
+
+def rank_by_score(fleet: Fleet, node_codes: Codes, scores: Ints) -> Ranking:
+    """Find the best of the nodes that fit."""
     fits = node_codes == FITS
     number = int(np.count_nonzero(fits))
     if not number:
-        return _NOBODY, 0
+        return Ranking(_NOBODY, 0, scores)
     theirs = np.where(fits, scores, _LOWEST)
-    return _with_score(fleet, theirs, theirs.max()), number
+    return Ranking(_with_score(fleet, theirs, theirs.max()), number, theirs)
 
 
-def best_first(fleet: Fleet, node_codes: Codes, scores: Ints, most: int) -> Iterator[Ints]:
-    """Return the numbers of nodes that fit, best first: those with the same score at a time, by rank.
+def best_first(fleet: Fleet, scores: Ints, most: int) -> Ints:
+    """Return the numbers of the `most` nodes with the highest scores, best first, equals by rank.
 
-    There are at least `most` of them; so many are told, or a few more.
+    For a few this is quicker than ordering or parting all.
     """
-    theirs = np.where(node_codes == FITS, scores, _LOWEST)
-    while most > 0:
-        group = _with_score(fleet, theirs, theirs.max())
-        yield group
-        most -= len(group)
-        theirs[group] = _LOWEST
+    by_rank = fleet.ranks().by_rank
+    left = scores.copy() if by_rank is None else scores.take(by_rank)
+    found: list[int] = []
+    for _ in range(most):
+        place = int(left.argmax())
+        found.append(place)
+        left[place] = _LOWEST
+    numbers = np.array(found, dtype=np.int64)
+    return numbers if by_rank is None else by_rank.take(numbers)
 
 
 def _with_score(fleet: Fleet, scores: Ints, score: np.int64) -> Ints:

@@ -5,7 +5,6 @@ its reservation is recorded.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -90,15 +89,15 @@ def explain_decision(
 class SealedDecision:
     """A decision with all that was true when it was made; it is put into words when somebody asks."""
 
-    __slots__ = ("_brief", "_lines", "_terms", "_whole", "_write")
+    __slots__ = ("_brief", "_kept", "_lines", "_terms", "_whole")
 
     def __init__(
         self,
-        write: Callable[[], Explanation],
+        kept: "_Kept",
         lines: Callable[[], list[NodeLine]],
         terms: Callable[[], list[list[ScoreTerm]]],
     ) -> None:
-        self._write = write
+        self._kept = kept
         self._lines = lines
         self._terms = terms
         self._brief: Explanation | None = None
@@ -108,7 +107,7 @@ class SealedDecision:
     def brief(self) -> Explanation:
         """The explanation without its nodes and without the terms of scores."""
         if self._brief is None:
-            self._brief = self._write()
+            self._brief = _write_brief(self._kept)
         return self._brief
 
     @property
@@ -143,15 +142,25 @@ def seal_decision(
     survey = Survey(fleet, decision)
     lines = keep_lines(fleet, decision, survey.first(most_nodes)) if most_nodes != 0 else list
     best = survey.best(_ALTERNATIVES)
-    changes = find_counterfactuals(fleet, decision, rules, candidates=candidates) if why else []
-    names = [fleet.name_of(number) for number in best.tolist()]
-    kept = _Kept(survey.speaks, keep_message(fleet, decision, survey), changes, names, decision.scores[best])
-    write = partial(_write_brief, kept, _Head.of(decision))
-    return SealedDecision(write, lines, keep_terms(fleet, decision, best) if len(best) else list)
+    kept = _Kept(
+        survey.speaks,
+        keep_message(fleet, decision, survey),
+        find_counterfactuals(fleet, decision, rules, candidates=candidates) if why else [],
+        [fleet.name_of(number) for number in best.tolist()],
+        decision.scores.take(best),
+        decision.warnings,
+        decision.ask.gpus,
+        decision.nominated,
+        decision.mode,
+        decision.policy,
+        decision.ledger_version,
+        decision.generation,
+    )
+    return SealedDecision(kept, lines, keep_terms(fleet, decision, best) if len(best) else list)
 
 
 class _Kept(NamedTuple):
-    """What was found out about a decision."""
+    """What was found out about a decision, and what is kept of the decision itself: all but its arrays."""
 
     reason: Reason | None
     message: Callable[[], str]
@@ -159,11 +168,6 @@ class _Kept(NamedTuple):
     names: list[str]
     """Of the best nodes."""
     scores: npt.NDArray[np.int64]
-
-
-class _Head(NamedTuple):
-    """What is kept of the decision itself: all but its arrays."""
-
     warnings: tuple[DecisionWarning, ...]
     cards: int
     nominated: str | None
@@ -172,33 +176,20 @@ class _Head(NamedTuple):
     ledger_version: int
     generation: int
 
-    @classmethod
-    def of(cls, decision: Decision) -> "_Head":
-        """Return that of a decision."""
-        return cls(
-            decision.warnings,
-            decision.ask.gpus,
-            decision.nominated,
-            decision.mode,
-            decision.policy,
-            decision.ledger_version,
-            decision.generation,
-        )
 
-
-def _write_brief(kept: _Kept, head: _Head) -> Explanation:
+def _write_brief(kept: _Kept) -> Explanation:
     scores: list[int] = kept.scores.tolist()
     return Explanation(
         reason=kept.reason,
         message=kept.message(),
-        warnings=warning_sentences(head.warnings, cards=head.cards),
+        warnings=warning_sentences(kept.warnings, cards=kept.cards),
         nodes=[],
-        nominated=head.nominated,
+        nominated=kept.nominated,
         counterfactuals=kept.counterfactuals,
         alternatives=list(map(Alternative, kept.names, scores)),
         lead=scores[0] - scores[1] if len(scores) > 1 else None,
-        mode=head.mode,
-        policy=head.policy,
-        ledger_version=head.ledger_version,
-        generation=head.generation,
+        mode=kept.mode,
+        policy=kept.policy,
+        ledger_version=kept.ledger_version,
+        generation=kept.generation,
     )

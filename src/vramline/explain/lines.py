@@ -73,11 +73,12 @@ def node_line(fleet: Fleet, decision: Decision, number: int) -> NodeLine:
 
 def keep_lines(fleet: Fleet, decision: Decision, numbers: Ints) -> Callable[[], list[NodeLine]]:
     """Keep what the ask met on some nodes: what is returned says later what was true now."""
+    codes, scores = decision.node_codes.take(numbers).tolist(), decision.scores.take(numbers).tolist()
     heads: list[_Head] = []
     listed: list[int] = []
-    for number in numbers.tolist():
+    for number, code, score in zip(numbers.tolist(), codes, scores, strict=True):
         rows_of_node = rows_of(fleet, number)
-        heads.append(_head(fleet, decision, number, rows_of_node))
+        heads.append(_head(fleet, number, rows_of_node, code, score))
         listed += rows_of_node
     rows = np.array(listed, dtype=np.int64)
     columns, observed = fleet.columns, decision.observed.take(rows)
@@ -108,7 +109,7 @@ class _Head(msgspec.Struct, frozen=True):
     score: int
 
 
-def _head(fleet: Fleet, decision: Decision, number: int, rows: range) -> _Head:
+def _head(fleet: Fleet, number: int, rows: range, code: int, score: int) -> _Head:
     name, ledger, columns = fleet.name_of(number), fleet.ledger, fleet.columns
     node = fleet.node(name)
     gpus = columns.blocks[fleet.block_of(number)].gpus if rows else ()
@@ -119,12 +120,12 @@ def _head(fleet: Fleet, decision: Decision, number: int, rows: range) -> _Head:
         requested = tuple(requested_on(fleet, gpu.uuid) for gpu in gpus)
     return _Head(
         node=name,
-        reason=REASON_OF.get(int(decision.node_codes[number])),
+        reason=REASON_OF.get(code),
         detail="" if node is None or node.problem is None else node.problem.detail,
         gpus=gpus,
         reserved=reserved,
         requested=requested,
-        score=int(decision.scores[number]),
+        score=score,
     )
 
 

@@ -101,8 +101,7 @@ class Survey:
         decision, wanted = self._decision, min(most, self.fitting_nodes)
         if len(decision.best_nodes) >= wanted:
             return decision.best_nodes[:wanted]
-        groups = best_first(self._fleet, decision.node_codes, decision.scores, wanted)
-        return np.concatenate(list(groups))[:wanted]
+        return best_first(self._fleet, decision.scores, wanted)
 
     def first(self, most: int | None) -> Ints:
         """Return the numbers of the first nodes in that order (None: all)."""
@@ -199,8 +198,7 @@ def count_codes(codes: Codes) -> Ints:
 
 def reasons_of(counts: Ints) -> dict[Reason, int]:
     """Return the reasons among codes that were counted; FITS is none."""
-    listed = counts.tolist()
-    return {reason: listed[code] for code, reason in REASON_OF.items() if code < len(listed) and listed[code]}
+    return {REASON_OF[code]: often for code, often in enumerate(counts.tolist()) if often and code != FITS}
 
 
 def most_frequent(codes: Codes) -> Reason:

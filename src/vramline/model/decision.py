@@ -52,7 +52,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     row_codes: npt.NDArray[np.int8]
     node_codes: npt.NDArray[np.int8]
     scores: npt.NDArray[np.int64]
-    """By node number, higher is better; meaningful only where `node_codes` says that the node fits."""
+    """By node number, higher is better; the lowest there is where the node does not fit, if any fits."""
     sizes: npt.NDArray[np.int64]
     free: npt.NDArray[np.int64]
     observed: npt.NDArray[np.bool_]

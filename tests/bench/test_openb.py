@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from vramline.bench.openb import LogLine, Trace, TraceNode, TracePod, copy_nodes, read_trace, replay
+from vramline.bench.openb import (
+    LogLine,
+    Trace,
+    TraceNode,
+    TracePod,
+    copy_nodes,
+    read_trace,
+    replay,
+    replay_in_turns,
+)
 from vramline.bench.openb_check import check_log
 from vramline.errors import RequestError
 from vramline.model.ask import PolicyName
@@ -56,6 +65,17 @@ def test_copies_of_nodes_take_the_same_pods_by_the_same_rules() -> None:
     ]
     assert check_log(larger, lines) == []
     assert (report.nodes, sum(report.rejected.values())) == (6, 0)
+
+
+def test_what_tracing_adds_is_told_beside_the_same_placements() -> None:
+    alone, beside = list[LogLine](), list[LogLine]()
+    replay(TRACE, variant="own", seed=1, policy=PolicyName.VRAMLINE, tell=alone.append)
+
+    report = replay_in_turns(TRACE, variant="own", seed=1, policy=PolicyName.VRAMLINE, tell=beside.append)
+
+    assert beside == alone
+    assert (report.decisions, report.rejected["multi"]) == (5, 1)
+    assert report.tracing_percent is not None
 
 
 @pytest.mark.parametrize(

@@ -44,12 +44,15 @@ __all__ = [
     "copy_nodes",
     "read_trace",
     "replay",
+    "replay_in_turns",
     "write_lines",
 ]
 
 WHOLE = 1_000
 """Thousandths of a card."""
 _LEVELS = (80, 90, 100, 110, 120, 130)
+_TURN = 50
+"""Pods that come to one cluster before it is the other's turn."""
 _MIB = 2**20
 
 
@@ -114,6 +117,8 @@ class OpenbReport(msgspec.Struct, frozen=True, kw_only=True):
     p50_us: float
     p99_us: float
     peak_rss_mib: int
+    tracing_percent: float | None = None
+    """What tracing adds to the CPU time of deciding alone; None: that was not measured."""
 
 
 class LogLine(msgspec.Struct, frozen=True):
@@ -180,32 +185,79 @@ def replay(  # noqa: PLR0913 — what is replayed, how, and who hears of it
     With `trace_decisions` every decision is explained and kept for whoever asks, as the product does. How
     often each kind of pod comes is known from the list of pods, as published, or learnt from those that came.
     """
-    cluster = _build_cluster(trace, policy)
-    if not learns:
-        cluster.fleet.mix = Mix(Counter(_class_of(pod) for pod in trace.pods))
-    cluster.explains = trace_decisions
-    count = _Count(capacity=WHOLE * sum(node.gpus for node in trace.nodes))
+    run = _Run(trace, policy, trace_decisions=trace_decisions, learns=learns)
     with _spared_collector():
-        for number, place in enumerate(trace.order):
-            tell(_place(cluster, trace.pods[place], number, count))
+        for number in range(len(trace.order)):
+            tell(run.place(number))
             if number % 500 == 0:
                 progress(number, len(trace.order))
     progress(len(trace.order), len(trace.order))
-    took = sorted(count.took)
-    return OpenbReport(
-        variant=variant,
-        seed=seed,
-        policy=policy,
-        nodes=len(trace.nodes),
-        alloc={str(level): count.mean_at(level) for level in _LEVELS},
-        rejected={kind: count.rejected[kind] for kind in ("cpu", "share", "one", "multi")},
-        decisions=len(took),
-        per_s=round(1e9 * len(took) / max(sum(took), 1), 1),
-        cpu_s=round(sum(took) / 1e9, 2),
-        p50_us=round(took[len(took) // 2] / 1e3, 1),
-        p99_us=round(took[len(took) * 99 // 100] / 1e3, 1),
-        peak_rss_mib=peak_rss_mib(),
-    )
+    return run.report(variant, seed)
+
+
+def replay_in_turns(  # noqa: PLR0913 — as `replay`
+    trace: Trace,
+    *,
+    variant: str,
+    seed: int,
+    policy: PolicyName,
+    learns: bool = False,
+    tell: Callable[[LogLine], None] = lambda _line: None,
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
+) -> OpenbReport:
+    """Place the pods with tracing, and on a second cluster without, to tell what tracing adds.
+
+    The two take turns, so that a machine that is slower for a while is so for both.
+    """
+    traced, untraced = (_Run(trace, policy, trace_decisions=each, learns=learns) for each in (True, False))
+    with _spared_collector():
+        for turn, start in enumerate(range(0, len(trace.order), _TURN)):
+            progress(start, len(trace.order))
+            numbers = range(start, min(start + _TURN, len(trace.order)))
+            # Nobody is always the one that finds the caches cold.
+            for run in (traced, untraced) if turn % 2 else (untraced, traced):
+                lines = [run.place(number) for number in numbers]
+                for line in lines if run is traced else ():
+                    tell(line)
+    progress(len(trace.order), len(trace.order))
+    more = sum(traced.count.took) / sum(untraced.count.took) - 1
+    return msgspec.structs.replace(traced.report(variant, seed), tracing_percent=round(100 * more, 1))
+
+
+class _Run:
+    """A cluster to which the pods of a trace come, and what is counted of it."""
+
+    def __init__(
+        self, trace: Trace, policy: PolicyName, *, trace_decisions: bool, learns: bool = False
+    ) -> None:
+        self._trace = trace
+        self.cluster = _build_cluster(trace, policy)
+        self.cluster.explains = trace_decisions
+        if not learns:
+            self.cluster.fleet.mix = Mix(Counter(_class_of(pod) for pod in trace.pods))
+        self.count = _Count(capacity=WHOLE * sum(node.gpus for node in trace.nodes))
+
+    def place(self, number: int) -> LogLine:
+        """Let a pod come, by its number in the order of arrival."""
+        return _place(self.cluster, self._trace.pods[self._trace.order[number]], number, self.count)
+
+    def report(self, variant: str, seed: int) -> OpenbReport:
+        """Tell what came out."""
+        count, took = self.count, sorted(self.count.took)
+        return OpenbReport(
+            variant=variant,
+            seed=seed,
+            policy=self.cluster.rules.policy,
+            nodes=len(self._trace.nodes),
+            alloc={str(level): count.mean_at(level) for level in _LEVELS},
+            rejected={kind: count.rejected[kind] for kind in ("cpu", "share", "one", "multi")},
+            decisions=len(took),
+            per_s=round(1e9 * len(took) / max(sum(took), 1), 1),
+            cpu_s=round(sum(took) / 1e9, 2),
+            p50_us=round(took[len(took) // 2] / 1e3, 1),
+            p99_us=round(took[len(took) * 99 // 100] / 1e3, 1),
+            peak_rss_mib=peak_rss_mib(),
+        )
 
 
 def write_lines(path: Path, lines: Iterable[LogLine]) -> None:

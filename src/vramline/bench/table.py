@@ -12,7 +12,7 @@ from vramline.bench.estimate import compare_runs
 from vramline.bench.extender import measure_extender
 from vramline.bench.inference import measure_inference
 from vramline.bench.manifests import ClusterShape
-from vramline.bench.openb import OpenbReport, Trace, copy_nodes, read_trace, replay
+from vramline.bench.openb import OpenbReport, copy_nodes, read_trace, replay, replay_in_turns
 from vramline.bench.population import PopulationShape
 from vramline.bench.recovery import measure_recovery
 from vramline.bench.simulate import measure_simulate
@@ -106,7 +106,7 @@ def _openb(run: TableRun) -> Iterator[Figure]:
         variant="default",
         seed=42,
     )
-    done = _replay(trace)
+    done = replay_in_turns(trace, variant="default", seed=42, policy=PolicyName.VRAMLINE)
     for level, goal in (("100", "≥ 96.0 %"), ("130", "≥ 96.1 %")):
         part = done.alloc[level]
         value = "–" if part is None else f"{part:.2f} %"
@@ -114,16 +114,9 @@ def _openb(run: TableRun) -> Iterator[Figure]:
             bench="openb", what=f"allocated at {level} % demand, default, seed 42", value=value, goal=goal
         )
     yield from _speed_of_openb(done)
-    untraced = _replay(trace, trace_decisions=False)
-    more = f"{done.cpu_s / untraced.cpu_s - 1:+.0%}"
-    yield Figure(bench="openb", what="  tracing adds, one pair of runs", value=more, goal="≤ 20 %")
-    yield from _speed_of_openb(_replay(copy_nodes(trace, _COPIES)))
-
-
-def _replay(trace: Trace, *, trace_decisions: bool = True) -> OpenbReport:
-    return replay(
-        trace, variant="default", seed=42, policy=PolicyName.VRAMLINE, trace_decisions=trace_decisions
-    )
+    yield Figure(bench="openb", what="  tracing adds", value=f"{done.tracing_percent:.0f} %", goal="≤ 20 %")
+    larger = copy_nodes(trace, _COPIES)
+    yield from _speed_of_openb(replay(larger, variant="default", seed=42, policy=PolicyName.VRAMLINE))
 
 
 def _speed_of_openb(done: OpenbReport) -> Iterator[Figure]:

@@ -1,6 +1,8 @@
 """`vramline bench`: figures about the product's own code."""
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +13,16 @@ from vramline.bench.agent import AgentFigures, AgentRun, measure_agent
 from vramline.bench.decide import DecideFigures, DecideReport, measure_decide
 from vramline.bench.estimate import EstimateReport, compare_runs
 from vramline.bench.manifests import ClusterShape
-from vramline.bench.openb import LogLine, OpenbReport, copy_nodes, read_trace, replay, write_lines
+from vramline.bench.openb import (
+    LogLine,
+    OpenbReport,
+    Trace,
+    copy_nodes,
+    read_trace,
+    replay,
+    replay_in_turns,
+    write_lines,
+)
 from vramline.bench.openb_check import check_log, check_report
 from vramline.bench.simulate import SimulateFigures, measure_simulate
 from vramline.cli.apps import examples, new_app
@@ -164,6 +175,7 @@ def _print_agent(figures: AgentFigures) -> None:
     epilog=examples(
         "VRAMLINE_DATA=data vramline bench openb",
         "vramline bench openb --copies 8 --no-trace",
+        "vramline bench openb --tracing-cost",
         "vramline bench openb --nodes nodes.csv --pods pods.csv --orders orders.npz --policy fgd -o json",
     )
 )
@@ -190,9 +202,14 @@ def openb(  # noqa: PLR0913 — one parameter an option
         ),
     ] = False,
     trace: Annotated[bool, typer.Option(help="Explain and keep every decision, as the product does.")] = True,
+    tracing_cost: Annotated[
+        bool,
+        typer.Option("--tracing-cost", help="Replay without tracing as well, in turns: what does it add?"),
+    ] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """How much of the cards a policy fills on the public GPU-sharing trace, and how fast."""
+    run = _way_to_replay(trace=trace, tracing_cost=tracing_cost)
     listed = read_trace(
         _trace_file(nodes, "openb_node_list_gpu_node.csv"),
         _trace_file(pods, f"openb_pod_list_{variant}.csv"),
@@ -204,27 +221,39 @@ def openb(  # noqa: PLR0913 — one parameter an option
     lines: list[LogLine] = []
     with Progress() as progress:
         bar = progress.stage("placing pods", least=1)
-        report = replay(
+        report = run(
             workload,
             variant=variant,
             seed=seed,
             policy=policy,
-            trace_decisions=trace,
             learns=learn,
             tell=lines.append,
             progress=bar,
         )
     if log is not None:
         write_lines(log, lines)
+    print_data(report, output, table=lambda: _print_openb(report))
+    _count_again(workload, lines, report)
+
+
+def _count_again(workload: Trace, lines: list[LogLine], report: OpenbReport) -> None:
+    """Fail where a recount of the log finds a rule broken or a figure wrong."""
     broken = [f"pod {each.i} ({each.pod}) {each.what}" for each in check_log(workload, lines)]
     wrong = check_report(workload, lines, report)
-    print_data(report, output, table=lambda: _print_openb(report))
     for what in broken[:10]:
         typer.echo(f"broke a rule: {what}", err=True)
     for what in wrong:
         typer.echo(f"a figure is wrong: {what}", err=True)
     if broken or wrong:
         raise typer.Exit(1)
+
+
+def _way_to_replay(*, trace: bool, tracing_cost: bool) -> Callable[..., OpenbReport]:
+    if tracing_cost and not trace:
+        raise RequestError(
+            subject="bench openb", problem="--tracing-cost replays with and without tracing; drop --no-trace"
+        )
+    return replay_in_turns if tracing_cost else partial(replay, trace_decisions=trace)
 
 
 def _trace_file(given: Path | None, name: str) -> Path:
@@ -251,6 +280,8 @@ def _print_openb(report: OpenbReport) -> None:
         f" {report.per_s:,.0f} a second: median {report.p50_us:,.0f} µs,"
         f" 99 % within {report.p99_us:,.0f} µs; peak memory {report.peak_rss_mib} MiB"
     )
+    if report.tracing_percent is not None:
+        typer.echo(f"tracing adds {report.tracing_percent:.1f} % to deciding alone")
 
 
 def _measured_file(measured: Path | None) -> Path:

@@ -1,5 +1,7 @@
 """What the history writes down about cards: changes, and no more."""
 
+from collections import deque
+
 import msgspec
 
 from builders import claim, gpu, node, observation, process
@@ -32,7 +34,7 @@ class World:
         """Let time pass; return what is written down then."""
         self.at += after_s
         self.rows = []
-        self.sampler.sample()
+        deque(self.sampler.sample(), maxlen=0)
         return self.rows
 
 
@@ -98,3 +100,20 @@ def test_memory_that_outlives_its_pod_is_told_when_it_shows_and_when_it_is_gone(
     assert len(told) == 2
     assert "process 7 of it still holds 8,000 MiB" in told[0]
     assert told[1] == "what ns/p left behind is gone"
+
+
+def test_many_cards_are_written_down_in_parts_that_tell_of_one_moment() -> None:
+    world = World()
+    cards = [gpu(f"GPU-{number:04d}") for number in range(2_500)]
+    world.cluster.set_node(node("n2", *cards))
+    parts = world.sampler.sample()
+
+    told = [next(parts)]
+    for card in cards:
+        world.cluster.observe(card.uuid, observation(700, at=world.at))
+    told += parts
+
+    assert told == [1_000, 1_000, 502]
+    assert {row.sample.used_mib for row in world.rows} == {None}
+    assert len({row.gpu for row in world.rows}) == 2_502
+    assert {row.sample.used_mib for row in world.sample(0.0)} == {700}

@@ -20,6 +20,8 @@ __all__ = ["CardSampler"]
 
 _AGAIN_S = 600.0
 """How long an unchanged card is not written down again."""
+_PART = 1_000
+"""Cards that are written down at a time."""
 _UNKNOWN = -1
 _USABLE, _HELD, _RELEASING, _UNMANAGED, _USED, _FRESH, _WRITTEN_AT = range(7)
 """Lines of the table below; the last is when a card was written down."""
@@ -46,11 +48,15 @@ class CardSampler:
     async def run(self, every_s: float = 10.0) -> None:
         """Sample until cancelled."""
         while True:
-            self.sample()
+            for _ in self.sample():
+                await asyncio.sleep(0)  # calls of a large cluster do not wait until all cards are told
             await asyncio.sleep(every_s)
 
-    def sample(self) -> None:
-        """Compare every card with what was written down last, and hand on what changed."""
+    def sample(self) -> Iterator[int]:
+        """Compare every card with what was written down last, and hand on what changed, a part at a time.
+
+        How many cards is told after every part; all parts are about the moment of the first.
+        """
         now = self._cluster.now()
         events = list(self._follow_layout(now)) if self._has_moved() else []
         table = self._figures(now)
@@ -60,10 +66,16 @@ class CardSampler:
         turned = known & (table[_FRESH] != self._last[_FRESH])
         events += [self._say_sight(row, table, now) for row in self._in_use(turned)]
         events += self._follow_ghosts(now)
-        rows = [CardRow(self._name(row), _sample_of(table[:, row], now)) for row in self._in_use(due)]
         self._last[:, due] = table[:, due]
-        if rows or events:
-            self._take(rows, events)
+        rows = self._in_use(due)
+        names, figures = [self._uuids[row] or "" for row in rows], table[:, rows].T
+        if events:
+            self._take((), events)
+        for start in range(0, len(rows), _PART):
+            part = slice(start, start + _PART)
+            samples = map(_sample_of, figures[part].tolist())
+            self._take(list(map(CardRow, names[part], samples)), ())
+            yield len(names[part])
 
     def _has_moved(self) -> bool:
         return self._cluster.fleet.columns.layout is not self._layout
@@ -105,9 +117,6 @@ class CardSampler:
     def _in_use(self, mask: npt.NDArray[Any]) -> list[int]:
         return [int(row) for row in np.flatnonzero(mask) if self._uuids[row] is not None]
 
-    def _name(self, row: int) -> str:
-        return self._uuids[row] or ""
-
     def _say_sight(self, row: int, table: Table, now: float) -> CardEvent:
         gpu = self._cluster.fleet.columns.card(row)
         text = "is seen again" if table[_FRESH, row] else "nobody has looked at it lately; the books count"
@@ -129,13 +138,13 @@ class CardSampler:
         ]
 
 
-def _sample_of(column: Table, now: float) -> CardSample:
-    unmanaged, used = column[_UNMANAGED], column[_USED]
+def _sample_of(figures: list[float]) -> CardSample:
+    usable, held, releasing, unmanaged, used, _fresh, at = figures
     return CardSample(
-        at=now,
-        usable_mib=int(column[_USABLE]),
-        held_mib=int(column[_HELD]),
-        releasing_mib=int(column[_RELEASING]),
+        at=at,
+        usable_mib=int(usable),
+        held_mib=int(held),
+        releasing_mib=int(releasing),
         unmanaged_mib=None if unmanaged == _UNKNOWN else int(unmanaged),
         used_mib=None if used == _UNKNOWN else int(used),
     )

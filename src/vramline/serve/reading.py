@@ -6,7 +6,6 @@ running scheduler nor a way into its pod. Only past decisions are missing: they 
 
 import random
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -18,15 +17,12 @@ from vramline.kube.client import KubeClient
 from vramline.kube.failures import NotFoundError
 from vramline.kube.objects import LEDGERS, NODES, PODS, REPORTS, Listing, Resource
 from vramline.kube.target import Target
-from vramline.model.ask import Ask
 from vramline.model.cluster import BindOutcome
-from vramline.model.fleet import Fleet
 from vramline.model.host import HostColumns
 from vramline.model.pod import Pod, PodPhase
 from vramline.model.reason import FITS
-from vramline.model.rules import Rules
-from vramline.scheduler.disagreements import find_disagreements
 from vramline.scheduler.live import LiveState
+from vramline.scheduler.live_cluster import LiveCluster
 from vramline.settings import Adoption, Settings, pool_from, rules_from
 from vramline.wire.ledger_v1alpha1 import GpuLedger
 from vramline.wire.report_v1alpha1 import GpuReport
@@ -36,11 +32,11 @@ __all__ = ["ClusterReading", "SeenCluster", "open_client", "read_cluster"]
 T = TypeVar("T")
 
 
-class SeenCluster:
+class SeenCluster(LiveCluster):
     """A cluster to look at. Satisfies `model.cluster.Cluster`, but binds nothing."""
 
     def __init__(self, live: LiveState) -> None:
-        self.live = live
+        super().__init__(live)
         self._hosts = HostColumns()
         for node in live.fleet.nodes:
             self._hosts.set_node(live.fleet.node_numbers([node.name])[0], node)
@@ -49,49 +45,15 @@ class SeenCluster:
             if number is not None and pod.phase is not PodPhase.FINISHED:
                 self._hosts.take(number, pod.host)
 
-    @property
-    def fleet(self) -> Fleet:
-        """Nodes, cards, claims and observations."""
-        return self.live.fleet
-
-    @property
-    def pods(self) -> Mapping[str, Pod]:
-        """Every pod that could be read, by UID."""
-        return self.live.pods
-
-    def pod_at(self, uid: str, version: str) -> Pod | None:
-        """Return a pod if it was read in this version."""
-        return self.live.pods.get(uid) if version and self.live.version_of(uid) == version else None
-
-    def now(self) -> float:
-        """When it was read."""
-        return self.live.now()
-
-    def rules_for(self, ask: Ask | None) -> Rules:
-        """How to decide about this ask."""
-        return self.live.rules_for(ask)
-
     def candidates_for(self, pod: Pod) -> npt.NDArray[np.int8]:
         """Judge the hosts as kube-scheduler would: it has not been asked."""
         codes = refuse_by_room(refuse_by_wishes(self.fleet, pod.host), self._hosts, pod.host)
         kept = self.live.nominees.refuse(self.fleet, pod, now=self.now())
         return codes if kept is None else np.where(codes == FITS, kept, codes)
 
-    def view_of(self, node: str, pod: Pod) -> Fleet:
-        """One node as this pod may use it."""
-        return self.live.view_of(node, pod)
-
-    def reserved_on(self, pod: Pod) -> list[str]:
-        """The nodes on which memory is reserved for this pod in advance."""
-        return self.live.reserved_on(pod)
-
     def leads(self) -> bool:
         """Never: who only looks binds nothing."""
         return False
-
-    def disagreements(self) -> list[str]:
-        """Live pods whose allocation no ledger confirms."""
-        return find_disagreements(self.live)
 
     async def meet(self, namespace: str, name: str) -> None:
         """Nothing: who only reads is told of no pod."""

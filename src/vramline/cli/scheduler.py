@@ -155,8 +155,10 @@ def _serve(
 
 def _start_second(target: Target) -> SecondLister | None:
     """Start a process that helps with the start, if there is a core for it; before any thread or loop."""
-    kinds = (PACKED_NODES, PACKED_PODS)
-    return SecondLister(target, kinds) if len(os.sched_getaffinity(0)) > 1 else None
+    if len(os.sched_getaffinity(0)) > 1:
+        with contextlib.suppress(OSError):  # no process, no memory: then this one lists by itself
+            return SecondLister(target, (PACKED_NODES, PACKED_PODS))
+    return None
 
 
 def _listen(

@@ -1,7 +1,7 @@
 """Objects as one process hands them to another: read, and nothing but what was read.
 
-What pods of one template need of a host is said once, so that they share it here as they do where it was
-read.
+What many have in common is said once, so that they share it here too: what pods of one template need of a
+host, and the labels and annotations of nodes, of which each says only how its own differ from another node's.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,16 @@ __all__ = ["PACKED_NODES", "PACKED_PODS"]
 T = TypeVar("T")
 
 _ANY_HOST = HostNeeds()
+_NOTHING_COMMON = -1
+
+
+_Words = dict[str, str]
 
 
 class _Nodes(msgspec.Struct, frozen=True, array_like=True):
-    read: list[Stored[NodeObject]]
+    common: list[_Words]
+    read: list[tuple[Stored[NodeObject], int, int]]
+    """With which of the common words its labels, and its annotations, were before its own replaced some."""
     unreadable: list[Unreadable]
 
 
@@ -39,14 +45,48 @@ _READ_NODES = msgspec.msgpack.Decoder(_Nodes)
 _READ_PODS = msgspec.msgpack.Decoder(_Pods)
 
 
+class _Common:
+    """Labels or annotations of which others with the same keys say only how they differ."""
+
+    def __init__(self) -> None:
+        self.words: list[_Words] = []
+        self._places: dict[tuple[str, ...], int] = {}
+
+    def shorten(self, words: _Words | None) -> tuple[_Words | None, int]:
+        """Return what differs, and from which of the words; the first with these keys are taken whole."""
+        if not words:
+            return words, _NOTHING_COMMON
+        place = self._places.setdefault(tuple(words), len(self.words))
+        if place == len(self.words):
+            self.words.append(words)
+            return {}, place
+        common = self.words[place]
+        return {key: word for key, word in words.items() if word != common[key]}, place
+
+
 def _pack_nodes(items: Sequence[Item[NodeObject]]) -> bytes:
-    read = [each for each in items if isinstance(each, Stored)]
-    return _WRITE.encode(_Nodes(read, _unreadable(items)))
+    common, read = _Common(), []
+    for item in items:
+        if isinstance(item, Stored):
+            meta = item.value.metadata
+            labels, its_labels = common.shorten(meta.labels)
+            annotations, its_annotations = common.shorten(meta.annotations)
+            msgspec.structs.force_setattr(meta, "labels", labels)
+            msgspec.structs.force_setattr(meta, "annotations", annotations)
+            read.append((item, its_labels, its_annotations))
+    return _WRITE.encode(_Nodes(common.words, read, _unreadable(items)))
 
 
 def _unpack_nodes(packed: bytes) -> list[Item[NodeObject]]:
     nodes = _READ_NODES.decode(packed)
-    return [*nodes.read, *nodes.unreadable]
+    for item, labels, annotations in nodes.read:
+        meta = item.value.metadata
+        if labels != _NOTHING_COMMON:
+            msgspec.structs.force_setattr(meta, "labels", nodes.common[labels] | (meta.labels or {}))
+        if annotations != _NOTHING_COMMON:
+            whole = nodes.common[annotations] | (meta.annotations or {})
+            msgspec.structs.force_setattr(meta, "annotations", whole)
+    return [*(item for item, _, _ in nodes.read), *nodes.unreadable]
 
 
 def _pack_pods(items: Sequence[Item[PodSighting]]) -> bytes:

@@ -3,6 +3,9 @@
 Reading tens of thousands of objects is most of what a start costs, and it needs nothing but the API server.
 Where there is a second core, a copy of this process does it from the first moment on, while this one has time
 for the rest. Whatever befalls it, the lists are asked for here instead: nothing depends on it.
+
+What was read lies in a file in memory that both have, so that nobody waits for the other: a socket, which
+tells how much there is, would take in no more than some hundred objects.
 """
 
 import asyncio
@@ -14,7 +17,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, BinaryIO, Generic, TypeVar
 
 import msgspec
 
@@ -38,7 +41,6 @@ _PATIENCE_S = 60.0
 """How long nothing may come from the other process."""
 _STEP_BACK = 5
 """How much less important than the parent this process is: it has the time, the parent decides."""
-_BUFFER = 1 << 22
 _MOST_FILES = 1 << 16
 
 
@@ -48,6 +50,7 @@ class Packing(Generic[T]):
 
     resource: Resource[T]
     pack: Callable[[Sequence[Item[T]]], bytes]
+    """Takes the objects apart: whoever packs them does not use them any more."""
     unpack: Callable[[bytes], list[Item[T]]]
 
 
@@ -59,33 +62,37 @@ class Piece(msgspec.Struct, Generic[T], frozen=True):
     """Of which all pieces together are true; 0: there are more to come."""
 
 
-class _Frame(msgspec.Struct, frozen=True, array_like=True):
-    """A piece on its way."""
+class _Notice(msgspec.Struct, frozen=True, array_like=True):
+    """A piece that lies in the file."""
 
     plural: str
-    packed: bytes
+    start: int
+    size: int
     version: int
 
 
 _WRITE = msgspec.msgpack.Encoder()
-_READ = msgspec.msgpack.Decoder(_Frame)
+_READ = msgspec.msgpack.Decoder(_Notice)
 
 
 class SecondLister:
     """A process that lists some kinds, one after the other, and ends."""
 
     def __init__(self, target: Target, kinds: Sequence[Packing[Any]]) -> None:
-        """Start it, before there are threads or an event loop."""
+        """Start it, before there are threads or an event loop; raises `OSError` where that cannot be."""
         self._kinds = {each.resource.plural: each for each in kinds}
-        self._pieces: dict[str, asyncio.Queue[Piece[Any] | None]] = {}
-        """By kind what has come; None: nothing more will."""
+        self._notices: dict[str, asyncio.Queue[_Notice | None]] = {}
+        """By kind what there is to be read; None: nothing more will come."""
         self._hearing: asyncio.Task[None] | None = None
+        self._unread = set(self._kinds)
+        """Kinds of which something may lie in the file."""
+        self._shared = os.fdopen(os.memfd_create("vramline-lists"), "r+b", buffering=0)
         self._socket, theirs = socket.socketpair()
         gc.freeze()  # what a collection touches would be copied
         self._pid = os.fork()
         if self._pid == 0:
             self._socket.close()
-            _serve(theirs, target, kinds)
+            _serve(theirs, self._shared.fileno(), target, kinds)
         gc.unfreeze()
         theirs.close()
 
@@ -99,15 +106,26 @@ class SecondLister:
 
         async def listen() -> AsyncIterator[Piece[T]]:
             if self._hearing is None:
-                self._pieces = {plural: asyncio.Queue() for plural in self._kinds}
+                self._notices = {plural: asyncio.Queue() for plural in self._kinds}
                 self._hearing = asyncio.create_task(self._hear())
-            while (piece := await self._pieces[resource.plural].get()) is not None:
-                yield piece
+            try:
+                while (notice := await self._notices[resource.plural].get()) is not None:
+                    yield self._take(notice)
+            except (OSError, ValueError, msgspec.MsgspecError):  # ValueError: the file was closed
+                pass  # whoever waits does it alone
+            finally:
+                self._unread.discard(resource.plural)
+                if not self._unread:
+                    self._shared.close()
 
         return listen
 
     async def close(self) -> None:
-        """End the process, if it has not ended; it may be closed twice."""
+        """End the process, if it has not ended, and let go of what it left; it may be closed twice."""
+        await self._end()
+        self._shared.close()
+
+    async def _end(self) -> None:
         pid, self._pid = self._pid, 0
         if pid:
             self._socket.close()
@@ -116,58 +134,72 @@ class SecondLister:
             await asyncio.to_thread(os.waitpid, pid, 0)
 
     async def _hear(self) -> None:
-        """Take in what the process hands over, until all of it is there or nothing more will come."""
+        """Take in what the process tells, until all of it is there or nothing more will come."""
         left = set(self._kinds)
-        reader, writer = await asyncio.open_connection(sock=self._socket, limit=_BUFFER)
+        reader, writer = await asyncio.open_connection(sock=self._socket)
         try:
             while left:
                 async with asyncio.timeout(_PATIENCE_S):
                     size = int.from_bytes(await reader.readexactly(_HEAD))
-                    frame = _READ.decode(await reader.readexactly(size))
-                items = self._kinds[frame.plural].unpack(frame.packed)
-                self._pieces[frame.plural].put_nowait(Piece(items, frame.version))
-                if frame.version:
-                    left.remove(frame.plural)
+                    notice = _READ.decode(await reader.readexactly(size))
+                self._notices[notice.plural].put_nowait(notice)
+                if notice.version:
+                    left.remove(notice.plural)
         except (OSError, EOFError, msgspec.MsgspecError):
             pass  # whoever waits does it alone
         finally:
-            for pieces in self._pieces.values():
-                pieces.put_nowait(None)
+            for notices in self._notices.values():
+                notices.put_nowait(None)
             writer.close()
-            await self.close()
+            await self._end()
+
+    def _take(self, notice: _Notice) -> Piece[Any]:
+        """Read a piece when it is its turn: what is read early is out of the caches when it is needed."""
+        packed = os.pread(self._shared.fileno(), notice.size, notice.start)
+        return Piece(self._kinds[notice.plural].unpack(packed), notice.version)
 
 
 # ── the other process ────────────────────────────────────────────────────────────────────────────────
-def _serve(link: socket.socket, target: Target, kinds: Sequence[Packing[Any]]) -> None:
+def _serve(link: socket.socket, shared: int, target: Target, kinds: Sequence[Packing[Any]]) -> None:
     """List, hand over, and end without a trace of the parent."""
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         gc.disable()
-        _let_go_of_all_but(link.fileno())
+        _let_go_of_all_but(link.fileno(), shared)
         os.nice(_STEP_BACK)
-        asyncio.run(_list_all(link, target, kinds))
+        with os.fdopen(shared, "wb") as file:
+            asyncio.run(_list_all(link, file, target, kinds))
     except (OSError, VramlineError):
         pass  # the parent finds out, and asks by itself
     finally:
         os._exit(0)
 
 
-def _let_go_of_all_but(kept: int) -> None:
-    """Close every file but one and those of the terminal: sockets of the parent are none of our business."""
-    os.closerange(3, kept)
-    os.closerange(kept + 1, _MOST_FILES)
+def _let_go_of_all_but(*kept: int) -> None:
+    """Close every file but some and those of the terminal: sockets of the parent are none of our business."""
+    first = 3
+    for number in sorted(kept):
+        os.closerange(first, number)
+        first = number + 1
+    os.closerange(first, _MOST_FILES)
 
 
-async def _list_all(link: socket.socket, target: Target, kinds: Sequence[Packing[Any]]) -> None:
-    """List kind after kind. What the parent has no time for waits here, so that listing never does."""
+async def _list_all(
+    link: socket.socket, file: BinaryIO, target: Target, kinds: Sequence[Packing[Any]]
+) -> None:
+    """List kind after kind, and tell of every piece once it can be read."""
     reader, writer = await asyncio.open_connection(sock=link)
     orphaned = asyncio.create_task(_end_with_parent(reader))
+    start = 0
     async with KubeClient(target, rng=random.Random()) as client:  # noqa: S311 — jitter, not secrets
         for kind in kinds:
             async for items, version in _pieces(client, kind.resource):
-                frame = _WRITE.encode(_Frame(kind.resource.plural, kind.pack(items), version))
-                writer.write(len(frame).to_bytes(_HEAD) + frame)
+                size = file.write(kind.pack(items))
+                file.flush()
+                notice = _WRITE.encode(_Notice(kind.resource.plural, start, size, version))
+                writer.write(len(notice).to_bytes(_HEAD) + notice)
+                start += size
                 await asyncio.sleep(0)
     await writer.drain()
     writer.close()

@@ -66,7 +66,7 @@ class UnsizedSize(msgspec.Struct, frozen=True, tag="unsized"):
 Size = MibSize | ShareSize | WholeSize | UnsizedSize
 
 
-class Constraints(msgspec.Struct, frozen=True, kw_only=True):
+class Constraints(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which cards will do. An empty tuple does not constrain."""
 
     use_models: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class Constraints(msgspec.Struct, frozen=True, kw_only=True):
     """All cards from one NUMA node."""
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class Ask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One pod's wish for GPUs. `gpus` different physical GPUs on one node, `size` on each."""
 
     pod: str

@@ -61,7 +61,7 @@ class SelectorTerm(msgspec.Struct, frozen=True):
     values: tuple[str, ...] = ()
 
 
-class HostNeeds(msgspec.Struct, frozen=True, kw_only=True):
+class HostNeeds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a pod needs of its node besides GPUs."""
 
     cpu_milli: int = 0
@@ -74,7 +74,7 @@ class HostNeeds(msgspec.Struct, frozen=True, kw_only=True):
     tolerations: tuple[Toleration, ...] = ()
 
 
-class GpuShare(msgspec.Struct, frozen=True):
+class GpuShare(msgspec.Struct, frozen=True, omit_defaults=True):
     """MiB on one physical GPU."""
 
     uuid: str
@@ -82,7 +82,7 @@ class GpuShare(msgspec.Struct, frozen=True):
     cores: int = 0
 
 
-class Allocation(msgspec.Struct, frozen=True, kw_only=True):
+class Allocation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The cards that an annotation on the pod names: Vramline's own, HAMi's, or a KAI group's."""
 
     gpus: tuple[GpuShare, ...] = ()
@@ -91,7 +91,7 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = ""
 
 
-class Pod(msgspec.Struct, frozen=True, kw_only=True):
+class Pod(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One pod."""
 
     namespace: str

@@ -24,7 +24,7 @@ __all__ = ["PodSighting", "read_pod", "read_sighting"]
 _NAME = re.compile(r"[^\s/]{1,253}")
 
 
-class PodSighting(msgspec.Struct, frozen=True, kw_only=True):
+class PodSighting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A pod as the API server told of it, whether or not all of it could be read."""
 
     uid: str

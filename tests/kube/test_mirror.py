@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -141,6 +142,35 @@ def test_ends_are_not_remembered_for_ever() -> None:
     mirror.step(Reached(1000))
 
     assert mirror._ended == {}
+
+
+KEYS = st.sampled_from([A, B, ObjectKey("c"), ObjectKey("a", "ns")])
+VERSIONS = st.integers(1, 9)
+ITEMS = st.one_of(
+    st.builds(stored, KEYS, VERSIONS, st.sampled_from(["u1", "u2"])),
+    st.builds(unreadable, KEYS, VERSIONS),
+)
+MESSAGES = st.one_of(
+    st.builds(Arrived, ITEMS), st.builds(Departed, KEYS, VERSIONS), st.builds(Reached, VERSIONS)
+)
+
+
+@given(st.lists(MESSAGES, max_size=5), st.lists(ITEMS, max_size=6, unique_by=lambda item: item.key))
+def test_objects_met_together_are_known_as_if_they_had_come_one_by_one(
+    before: list[Message[int]], items: list[Stored[int] | Unreadable]
+) -> None:
+    one_by_one, together = Mirror[int](), Mirror[int]()
+    for message in before:
+        one_by_one.step(message)
+        together.step(message)
+
+    told = [change for item in items for change in one_by_one.step(Arrived(item))]
+    new, rest = together.meet(items)
+    told_together: list[Change[int]] = [Added(each) for each in new]
+    told_together += [change for item in rest for change in together.step(Arrived(item))]
+
+    assert sorted(told_together, key=repr) == sorted(told, key=repr)
+    assert vars(together) == vars(one_by_one)
 
 
 class Transport(RuleBasedStateMachine):

@@ -17,8 +17,8 @@ from kube.scripted import Visitor
 from vramline.bench.population import Population, PopulationShape
 from vramline.bench.population_objects import node_objects, pod_objects
 from vramline.kube.client import KubeClient
-from vramline.kube.mirror import Change, Deleted, Synced
-from vramline.kube.objects import LEDGERS, NODES, POD_SIGHTINGS, Unreadable
+from vramline.kube.mirror import Added, Change, Deleted, Synced
+from vramline.kube.objects import LEDGERS, NODES, POD_SIGHTINGS, Stored, Unreadable
 from vramline.kube.packed_objects import PACKED_NODES, PACKED_PODS
 from vramline.kube.reflector import Reflector
 from vramline.kube.second_lister import SecondLister
@@ -104,7 +104,9 @@ class Server:
             writer.close()
 
 
-def told(script: Script, *, second: bool, before: Callable[[], None] = lambda: None) -> tuple[list[Any], int]:
+def told(
+    script: Script, *, second: bool, before: Callable[[], None] = lambda: None, at_once: bool = False
+) -> tuple[list[Any], int]:
     """Follow nodes and pods until one came after all were there; return what was told, and who asked."""
     server = Server(script)
     lister = SecondLister(server.target, (PACKED_NODES, PACKED_PODS)) if second else None
@@ -119,6 +121,10 @@ def told(script: Script, *, second: bool, before: Callable[[], None] = lambda: N
             if all(len(each) > len(THERE[kind]) + 1 for kind, each in found.items()):
                 done.set()
 
+        def deliver_all(plural: str, new: list[Stored[Any]]) -> None:
+            for each in new:
+                deliver(plural, Added(each))
+
         async with (
             await asyncio.start_server(server.accept, sock=server.listener),
             KubeClient(server.target, rng=random.Random(7)) as client,
@@ -128,6 +134,7 @@ def told(script: Script, *, second: bool, before: Callable[[], None] = lambda: N
             for resource in (NODES, POD_SIGHTINGS):
                 reflector: Reflector[Any] = Reflector(client, resource, rng=random.Random(7))
                 reflector.second = None if lister is None else lister.lister(resource)
+                reflector.take_new = partial(deliver_all, resource.plural) if at_once else None
                 tasks.append(asyncio.create_task(reflector.run(partial(deliver, resource.plural))))
             await done.wait()
             for task in tasks:
@@ -156,11 +163,13 @@ def children() -> set[str]:
 
 
 @pytest.mark.parametrize("script", [stream_all, list_in_pages], ids=["streamed", "in-pages"])
-def test_another_process_changes_nothing_of_what_is_told(script: Script) -> None:
+@pytest.mark.parametrize("at_once", [False, True], ids=["one-by-one", "at-once"])
+def test_another_process_changes_nothing_of_what_is_told(script: Script, at_once: bool) -> None:
     alone, asked_alone = told(script, second=False)
-    together, asked = told(script, second=True)
+    together, asked = told(script, second=True, at_once=at_once)
 
     assert together == alone
+    assert told(script, second=False, at_once=at_once) == (alone, asked_alone)
     assert any(isinstance(each, Unreadable) for each in alone[1])
     assert not any(isinstance(each, Deleted) for each in alone[1])
     assert asked == asked_alone == 2
@@ -217,7 +226,7 @@ def refuses_at_first(then: Script) -> Script:
 )
 def test_what_another_process_could_not_list_is_listed_here(script: Script) -> None:
     alone, _ = told(stream_all, second=False)
-    together, asked = told(script, second=True)
+    together, asked = told(script, second=True, at_once=True)
 
     assert together == alone
     assert asked == 3

@@ -1,5 +1,8 @@
 """What pods usually ask for."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from vramline.model.ask import MibSize
 from vramline.model.mix import AskClass, Mix
 from vramline.units import Mib
@@ -56,3 +59,26 @@ def test_the_version_stands_while_the_parts_of_the_classes_do() -> None:
         mix.see(RARE)
     assert mix.version > before
     assert RARE in dict(mix.typical)
+
+
+@given(st.lists(st.lists(st.integers(1, 4), max_size=90), max_size=8))
+def test_asks_counted_together_are_counted_as_if_one_by_one(told: list[list[int]]) -> None:
+    one_by_one, together = Mix(), Mix()
+    for numbers in told:
+        asked = [AskClass(gpus=1, size=MibSize(Mib(1_000 * each))) for each in numbers]
+        for each in asked:
+            one_by_one.see(each)
+        together.see_all(asked)
+
+    assert vars(together) == vars(one_by_one)
+
+
+def test_what_is_counted_together_may_be_more_than_is_remembered() -> None:
+    one_by_one, together = Mix(), Mix()
+    asked = [AskClass(gpus=number // 4_000) for number in range(25_000)]
+    for each in asked:
+        one_by_one.see(each)
+    together.see_all(asked)
+
+    assert vars(together) == vars(one_by_one)
+    assert AskClass(gpus=0) not in together.counts

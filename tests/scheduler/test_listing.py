@@ -3,11 +3,14 @@
 import random
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from vramline.bench.population import Population, PopulationShape
 from vramline.bench.population_objects import ledger_objects, node_objects, pod_objects, report_objects
@@ -21,6 +24,8 @@ from vramline.wire.pods import PodSighting, read_sighting
 
 NOW = 1_800_000_000.0
 FIGURES = (*COUNTED, *SEEN, "promise", "slots", "unified", "numa", "static_code", "node_mode")
+FEW = Population(PopulationShape(nodes=4, gpus=3, pods=40, waiting=12))
+FEW_PODS = [PODS.decode(msgspec.json.encode(each)) for each in pod_objects(FEW)]
 T = TypeVar("T")
 Step = Callable[[LiveState], None]
 
@@ -42,7 +47,7 @@ def everything(population: Population) -> list[Step]:
         *steps_of(NODES, LiveState.set_node, node_objects(population)),
         *steps_of(REPORTS, LiveState.set_report, report_objects(population, observed_at=NOW - 1)),
         *steps_of(LEDGERS, LiveState.set_ledger, ledger_objects(population)),
-        *steps_of(PODS, LiveState.set_pod, pod_objects(population)),
+        *steps_of(PODS, lambda live, pod: live.see_pods([read_sighting(pod)]), pod_objects(population)),
     ]
 
 
@@ -168,6 +173,39 @@ def test_pods_that_change_while_all_are_listed_are_known_as_if_told_one_by_one(s
     assert at_once.nominees.waiting == one_by_one.nominees.waiting
     assert at_once.fleet.mix.counts == one_by_one.fleet.mix.counts
     assert _rooms(at_once) == _rooms(one_by_one)
+
+
+@given(st.lists(st.tuples(st.integers(0, 51), st.integers(0, 10**6)), max_size=60), st.integers(0, 2))
+@settings(deadline=None, max_examples=25)
+def test_pods_seen_together_are_known_as_if_seen_one_by_one(told: list[tuple[int, int]], parts: int) -> None:
+    seen = [
+        _sighting(FEW_PODS[number], version, random.Random(version))
+        for version, (number, _) in enumerate(told, start=1)
+    ]
+    others = everything(FEW)[: -len(FEW_PODS)]
+    one_by_one, together = (LiveState(Rules(), clock=lambda: NOW) for _ in range(2))
+    for live in (one_by_one, together):
+        live.start_listing()
+        for step in others:
+            step(live)
+    for each in seen:
+        one_by_one.see_pod(each)
+    cuts = [0, *sorted(chance % (len(seen) + 1) for _, chance in told[:parts]), len(seen)]
+    for start, end in pairwise(cuts):
+        together.see_pods(seen[start:end])
+    for live in (one_by_one, together):
+        live.finish_listing_pods()
+        live.finish_listing()
+
+    assert state_of(together) == state_of(one_by_one)
+    assert together.pods == one_by_one.pods
+    assert together.nominees.waiting == one_by_one.nominees.waiting
+    assert together.fleet.mix.counts == one_by_one.fleet.mix.counts
+    assert _rooms(together) == _rooms(one_by_one)
+    assert together.overdue() == one_by_one.overdue()
+    assert [together.version_of(uid) for uid in together.pods] == [
+        one_by_one.version_of(uid) for uid in together.pods
+    ]
 
 
 def _sighting(pod: PodObject, version: int, chance: random.Random) -> PodSighting:

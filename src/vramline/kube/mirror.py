@@ -142,6 +142,24 @@ class Mirror(Generic[T]):
                 self._raise_floor(self.version)
         return []
 
+    def meet(self, items: Iterable[Item[T]]) -> tuple[list[Stored[T]], list[Item[T]]]:
+        """Take in objects that were not known, all together; return them, and the rest, which is for `step`.
+
+        It does what `Arrived` does for each of them: every one that is returned first is `Added`.
+        """
+        known, ended, oldest = self._known, self._ended, self._floor
+        new: list[Stored[T]] = []
+        rest: list[Item[T]] = []
+        for item in items:
+            key, version = item.key, item.version
+            if isinstance(item, Unreadable) or version <= oldest or key in known or key in ended:
+                rest.append(item)
+            else:
+                known[key] = _Known(item.uid, version, was_told=True)
+                new.append(item)
+        self.version = max([self.version, *(item.version for item in new)])
+        return new, rest
+
     def _replace(self, snapshot: Snapshot[T]) -> list[Change[T]]:
         """Take a snapshot as the truth, and tell the difference to what was known."""
         there = _newest(snapshot.items)

@@ -11,7 +11,7 @@ API server does not offer that. Either way it is handed on whole, so that no con
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Generic, TypeVar
 
 import msgspec
@@ -30,7 +30,7 @@ from vramline.kube.mirror import (
     Resumed,
     Snapshot,
 )
-from vramline.kube.objects import EVERYTHING, Item, Resource, WatchLine, read_bookmark
+from vramline.kube.objects import EVERYTHING, Item, Resource, Stored, WatchLine, read_bookmark
 from vramline.kube.pace import Pace, delay_s
 from vramline.kube.second_lister import Piece
 
@@ -79,6 +79,8 @@ class Reflector(Generic[T]):
         """Why the watch is broken at the moment; empty: it is not."""
         self.second: Callable[[], AsyncIterator[Piece[T]]] | None = None
         """Lists in another process what there is at the start; where it ends too early, it is listed here."""
+        self.take_new: Callable[[list[Stored[T]]], None] | None = None
+        """Takes in many objects of the first list as if each was `Added`; None: they come one by one."""
         self._client = client
         self._rng = rng
         self._selection = selection or Selection()
@@ -148,15 +150,22 @@ class Reflector(Generic[T]):
     ) -> None:
         """Hand on what another process lists, as it comes; the consumer waits for the end anyway."""
         async for piece in pieces:
-            for item in piece.items:
-                for change in self._mirror.step(Arrived(item)):
-                    deliver(change)
+            self._take_some(piece.items, deliver)
             await asyncio.sleep(0)
             if piece.version:
                 self._wants_snapshot = False
                 self.heard_at = self._clock()
                 await self._hand_on(Listed(piece.version), deliver)
                 self._settle_snapshot(piece.version)
+
+    def _take_some(self, items: Sequence[Item[T]], deliver: Callable[[Change[T]], None]) -> None:
+        """Hand on some of what is listed for the first time, together where somebody takes it so."""
+        if self.take_new is not None:
+            new, items = self._mirror.meet(items)
+            self.take_new(new)
+        for item in items:
+            for change in self._mirror.step(Arrived(item)):
+                deliver(change)
 
     async def _watch(self, query: dict[str, str], deliver: Callable[[Change[T]], None]) -> None:
         """Watch until the regular end, or until a new snapshot is wanted."""
@@ -210,7 +219,13 @@ class Reflector(Generic[T]):
         self._stale = 0
         self._wants_snapshot = False
         self.heard_at = self._clock()
-        await self._hand_on(Snapshot(items, version), deliver)
+        if self.take_new is None or len(self._mirror):
+            await self._hand_on(Snapshot(items, version), deliver)
+        else:
+            for start in range(0, len(items), _BREATH):
+                self._take_some(items[start : start + _BREATH], deliver)
+                await asyncio.sleep(0)
+            await self._hand_on(Listed(version), deliver)
         self._settle_snapshot(version)
 
     def _settle_snapshot(self, version: int) -> None:

@@ -1,7 +1,7 @@
 """What pods usually ask for: the memory of policies that think of the pods to come."""
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -73,23 +73,34 @@ class Mix:
 
     def see(self, asked: AskClass) -> None:
         """Count one ask. The caller counts every pod once, however often it is tried."""
-        if self._fixed:
-            return
-        self._window.append(asked)
-        self._counts[asked] += 1
-        self._total += 1
-        if len(self._window) > _WINDOW:
-            self._forget(self._window.popleft())
-        self._seen += 1
-        if self._seen >= self._next:
-            self._next = self._seen + min(self._seen // 4, _SELDOM)
-            self._renew()
+        self.see_all((asked,))
 
-    def _forget(self, asked: AskClass) -> None:
-        self._counts[asked] -= 1
-        self._total -= 1
-        if not self._counts[asked]:
-            del self._counts[asked]
+    def see_all(self, asked: Sequence[AskClass]) -> None:
+        """Count asks one after the other."""
+        start = 0
+        while start < len(asked) and not self._fixed:
+            some = asked[start : start + max(1, self._next - self._seen)]
+            start += len(some)
+            self._count(some)
+            self._seen += len(some)
+            if self._seen >= self._next:
+                self._next = self._seen + min(self._seen // 4, _SELDOM)
+                self._renew()
+
+    def _count(self, asked: Sequence[AskClass]) -> None:
+        counts, window = self._counts, self._window
+        window.extend(asked)
+        for each in asked:
+            counts[each] = counts.get(each, 0) + 1
+        self._total += len(asked)
+        while len(window) > _WINDOW:
+            oldest = window.popleft()
+            self._total -= 1
+            left = counts[oldest] - 1
+            if left:
+                counts[oldest] = left
+            else:
+                del counts[oldest]
 
     def _renew(self) -> None:
         typical = self._find_typical()

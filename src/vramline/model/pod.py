@@ -74,7 +74,7 @@ class HostNeeds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tolerations: tuple[Toleration, ...] = ()
 
 
-class GpuShare(msgspec.Struct, frozen=True, omit_defaults=True):
+class GpuShare(msgspec.Struct, frozen=True):
     """MiB on one physical GPU."""
 
     uuid: str

@@ -1,6 +1,6 @@
 """Nodes to be read once, while everything comes at once: at the end, or while pods are yet to come."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from vramline.model.fleet import Fleet
 
@@ -36,6 +36,11 @@ class Backlog:
         if changed:
             self._placed.discard(name)
         return True
+
+    def take_all(self, names: Iterable[str]) -> None:
+        """Note that it is to be found out later who is on these nodes; only while it is open."""
+        if self._names is not None:
+            self._names.update(names)
 
     def read_ahead(self, fleet: Fleet, place: Callable[[str], None]) -> Iterator[None]:
         """Read nodes that are known already, some at every step, until there are no more, or `finish`."""

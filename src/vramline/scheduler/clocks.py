@@ -121,6 +121,12 @@ class PodMoments:
             return pod
         return msgspec.structs.replace(pod, started_at=started, ended_at=ended)
 
+    def date_new(self, pods: dict[str, Pod], *, now: float) -> None:
+        """Do the same for pods that were not known, in their place; what runs says itself since when."""
+        for uid, pod in pods.items():
+            if pod.started_at is None or pod.ended_at is not None or uid in self._waiting:
+                pods[uid] = self.date(pod, now=now)
+
     def forget(self, uid: str) -> None:
         """A pod's object is gone."""
         self._waiting.discard(uid)

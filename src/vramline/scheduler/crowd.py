@@ -1,5 +1,7 @@
 """Who is on the nodes besides GPU claims, and what is usually asked for: for policies that think ahead."""
 
+from collections.abc import Mapping
+
 from vramline.model.fleet import Fleet
 from vramline.model.host import HostColumns, requests_of
 from vramline.model.mix import class_of
@@ -55,6 +57,22 @@ class Crowd:
             if number is not None:
                 self._hosts.take(number, pod.host)
                 self.count_requests(pod.node)
+
+    def meet(self, pods: Mapping[str, Pod]) -> None:
+        """Pods came that were not known, after `gather`."""
+        asked = []
+        for uid, pod in pods.items():
+            ask, node, host = pod.ask, pod.node, pod.host
+            if ask is not None and uid not in self._asked:
+                self._asked.add(uid)
+                asked.append(class_of(ask))
+            if node is None:
+                if ask is not None and host.memory_bytes:
+                    self._waiting[uid] = host
+            elif pod.phase is not PodPhase.FINISHED:
+                self._stays[uid] = node, host
+                self._on.setdefault(node, set()).add(uid)
+        self._fleet.mix.see_all(asked)
 
     def set_node(self, node: Node) -> None:
         """A node of the fleet came or changed."""

@@ -5,7 +5,7 @@ claims of the nodes concerned are derived anew from the stored ledger, from what
 process is about to write. Nothing else is remembered but when a pod was first missed, a promise first seen.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -23,6 +23,7 @@ from vramline.scheduler.advances import Advances
 from vramline.scheduler.backlog import Backlog
 from vramline.scheduler.clocks import PodMoments
 from vramline.scheduler.crowd import Crowd
+from vramline.scheduler.newcomers import find_newcomers
 from vramline.scheduler.nominees import Nominees
 from vramline.scheduler.own_doing import OwnDoing
 from vramline.scheduler.owners import without_cards_of_others
@@ -181,9 +182,6 @@ class LiveState:
     def see_pod(self, seen: PodSighting) -> None:
         """A pod was created or changed. One of ours that cannot be read freezes its node, and only that."""
         uid = seen.uid
-        if self.backlog.is_open and seen.pod is not None and not self._knows(uid):
-            self._see_first(seen, seen.pod)
-            return
         if is_older(seen.version, self._versions.get(uid, "")):
             return  # a watch that lags behind what was read directly
         before, was = self._node_of(uid), self._pods.get(uid)
@@ -207,23 +205,24 @@ class LiveState:
         for name in {before, after, *self._ledgers.nodes_of(uid)} - {""}:
             self._rebuild(name)
 
-    def _see_first(self, seen: PodSighting, pod: Pod) -> None:
-        """Do the same for a pod that nothing is known of, one of many that are listed."""
-        uid, node = seen.uid, pod.node
-        self._versions[uid] = seen.version
-        self._pods[uid] = pod = self._moments.date(pod, now=self.now())
-        self._missed_at.pop(uid, None)
-        if node is None or pod.advances:
-            self._note(uid, pod)
-        else:
-            self._crowd.note(uid, pod)
-        named = self._ledgers.nodes_of(uid)
-        if node is not None:
-            self._on_node.setdefault(node, set()).add(uid)
-            named = {node, *named}
-        self._ledgers.doubt(uid)
-        for name in named:
-            self.backlog.takes(name, changed=False)
+    def see_pods(self, seen: Sequence[PodSighting]) -> None:
+        """Many pods were created or changed. While all are listed, those that are new are noted together."""
+        new, versions, others = find_newcomers(seen if self.backlog.is_open else (), self._knows)
+        self._moments.date_new(new, now=self.now())
+        self._versions.update(versions)
+        self._pods.update(new)
+        for uid, pod in new.items():
+            self._missed_at.pop(uid, None)
+            if pod.node is None or pod.advances:
+                self.nominees.note(uid, pod)
+                self._advances.note(uid, pod)
+            if pod.node is not None:
+                self._on_node.setdefault(pod.node, set()).add(uid)
+        self._crowd.meet(new)
+        self.backlog.take_all(self._ledgers.doubt_all(new))
+        self.backlog.take_all(pod.node for pod in new.values() if pod.node is not None)
+        for each in others if self.backlog.is_open else seen:
+            self.see_pod(each)
 
     def drop_pod(self, uid: str) -> None:
         """A pod's object is gone; what it held is held until the card shows it free."""

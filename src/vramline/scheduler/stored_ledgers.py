@@ -1,6 +1,6 @@
 """The ledgers as the API server last told them, and which pods each of them names."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from vramline.wire.ledger_v1alpha1 import GpuLedger
 
@@ -72,6 +72,12 @@ class StoredLedgers:
     def doubt(self, pod_uid: str) -> None:
         """Note that a pod has come to a node, or left one."""
         self._doubtful.update(self.nodes_of(pod_uid))
+
+    def doubt_all(self, pod_uids: Iterable[str]) -> set[str]:
+        """Do the same for many pods, and return the nodes whose ledgers name any of them."""
+        named = set().union(*filter(None, map(self._claimed_on.get, pod_uids)))
+        self._doubtful |= named
+        return named
 
     def overdue(self, judge: Callable[[str], set[str]]) -> dict[str, set[str]]:
         """Return by node the pods whose stored claims are over, as `judge` says of a node.

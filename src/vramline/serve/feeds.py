@@ -7,7 +7,16 @@ from typing import TypeVar
 
 from vramline.kube.client import KubeClient
 from vramline.kube.mirror import Added, Change, Changed, Deleted, Synced
-from vramline.kube.objects import BIND_REQUESTS, LEDGERS, NODES, POD_SIGHTINGS, REPORTS, Resource, Unreadable
+from vramline.kube.objects import (
+    BIND_REQUESTS,
+    LEDGERS,
+    NODES,
+    POD_SIGHTINGS,
+    REPORTS,
+    Resource,
+    Stored,
+    Unreadable,
+)
 from vramline.kube.reflector import Reflector
 from vramline.kube.second_lister import SecondLister
 from vramline.scheduler.live import LiveState
@@ -58,10 +67,16 @@ class Feeds:
             tasks.create_task(self._follow(NODES, self._take_node))
             tasks.create_task(self._follow(REPORTS, self._take_report))
             tasks.create_task(self._follow(LEDGERS, self._take_ledger))
-            tasks.create_task(self._follow(POD_SIGHTINGS, self._take_pod))
+            tasks.create_task(self._follow(POD_SIGHTINGS, self._take_pod, self._take_new_pods))
 
-    async def _follow(self, resource: Resource[T], take: Callable[[Change[T]], None]) -> None:
+    async def _follow(
+        self,
+        resource: Resource[T],
+        take: Callable[[Change[T]], None],
+        take_new: Callable[[list[Stored[T]]], None] | None = None,
+    ) -> None:
         reflector = Reflector(self._client, resource, rng=self._rng)
+        reflector.take_new = take_new
         reflector.second = None if self._second is None else self._second.lister(resource)
         self._reflectors[resource.plural] = reflector  # type: ignore[assignment]
 
@@ -132,6 +147,13 @@ class Feeds:
             case Synced():
                 if not self._live.pods_are_complete:
                     self._live.finish_listing_pods()
+
+    def _take_new_pods(self, new: list[Stored[PodSighting]]) -> None:
+        seen = [stored.value for stored in new]
+        self._live.see_pods(seen)
+        for each in seen if self._binding is not None else ():
+            if self._binding is not None and each.reservation is not None:
+                self._binding.take_pod(each.reservation)
 
     def _take_request(self, change: Change[BindRequest]) -> None:
         binding = self._binding

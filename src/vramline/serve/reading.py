@@ -25,6 +25,7 @@ from vramline.scheduler.live import LiveState
 from vramline.scheduler.live_cluster import LiveCluster
 from vramline.settings import Adoption, Settings, pool_from, rules_from
 from vramline.wire.ledger_v1alpha1 import GpuLedger
+from vramline.wire.pods import read_sighting
 from vramline.wire.report_v1alpha1 import GpuReport
 
 __all__ = ["ClusterReading", "SeenCluster", "open_client", "read_cluster"]
@@ -113,8 +114,7 @@ async def read_cluster(client: KubeClient, settings: Settings) -> ClusterReading
         live.set_ledger(ledger.value)
     for node in nodes.items:
         live.set_node(node.value)
-    for pod in pods.items:
-        live.set_pod(pod.value)
+    live.see_pods([read_sighting(pod.value) for pod in pods.items])
     for unread in (*nodes.unreadable, *reports.unreadable, *ledgers.unreadable):
         live.set_problem(unread.key.name, unread.problem, unread.problem)
     live.finish_listing_pods()

@@ -18,12 +18,14 @@ from vramline.decide.filters import (
     refuse_for_now,
     shortfall,
 )
-from vramline.decide.fragments import Cards, OnKinds, cost_in_steps, weigh_sets, weigh_singles
+from vramline.decide.fragments import Cards, OnKinds
+from vramline.decide.grid import cheapest
 from vramline.decide.loans import Loans
 from vramline.decide.prospects import Prospects, can_look_ahead
 from vramline.decide.realtime import Look, only_tier, prefer
 from vramline.decide.scene import Rows, Scene
 from vramline.decide.scores import TIER, UNREACHABLE, card_costs, chosen_cost, with_tiers
+from vramline.decide.weigher import Weigher
 from vramline.decide.weighing import (
     MANY,
     THINKS_AHEAD,
@@ -52,14 +54,10 @@ _NO_VRAM = np.int8(CODE_OF[Reason.INSUFFICIENT_VRAM])
 
 _FEW = 64
 """So many cards are weighed as they are; among more it pays to leave out those that are alike."""
-_AT_ONCE = 1_024
-"""So many cards are weighed at once: what comes up in between stays in the processor's caches."""
 _SINGLE = 24
 """So many cards are compared one by one: quicker than sorting them by array."""
-_MOST_BITS = 40
-"""So many cards of a node are told apart by the bits of a number."""
-_WIDEST = 2**16
-"""More cards than a node has."""
+_NEVER = 2**40
+"""More MiB than any card has."""
 _NOTHING = OnKinds(0, None, np.zeros(0), np.zeros(0))
 
 Ints = npt.NDArray[np.int64]
@@ -86,8 +84,12 @@ class _Part(NamedTuple):
     def fitting(self) -> tuple[Ints, Ints]:
         """Return which cards fit: as rows of the part, and as rows of all."""
         here: Ints = (self.codes == FITS).nonzero()[0]
+        return here, self.rows_of_all(here)
+
+    def rows_of_all(self, here: Ints) -> Ints:
+        """Turn rows of the part into rows of all."""
         rows = self.rows
-        return here, here + (rows.start or 0) if isinstance(rows, slice) else rows.take(here)
+        return here + (rows.start or 0) if isinstance(rows, slice) else rows.take(here)
 
     def cards(self, rows: Ints) -> Cards:
         """Return what cards are like, by their rows of all."""
@@ -204,14 +206,8 @@ class Board:
             some = _unlike_the_one_before(cards, tiers)
             here, rows, cards = here[some], rows[some], cards.some(some)
             tiers = tiers if isinstance(tiers, int) else tiers[some]
-        if states is None:
-            costs = self._cost_of(outlook, cards)
-        else:
-            place = rows - part.whole.starts[cards.block]
-            _, first, like = np.unique(
-                states[cards.block] * _WIDEST + place, return_index=True, return_inverse=True
-            )
-            costs = self._cost_of(outlook, cards.some(first))[like]
+        weigher = self._weigher(outlook)
+        costs = weigher.weigh(cards) if states is None else weigher.weigh_many(cards, states)
         order = costs = costs + tiers
         if ask.gpu_policy is not None and ask.gpu_policy is not self.policy:
             order = card_costs(part.look, ask.gpu_policy, part.sizes)[here] + tiers
@@ -224,35 +220,32 @@ class Board:
         tier = only_tier(part.look)
         return prefer(part.look, part.sizes)[here] * TIER if tier is None else tier * TIER
 
-    def _cost_of(self, outlook: Outlook, cards: Cards) -> Ints:
-        if len(cards.block) > _AT_ONCE:
-            some = (slice(start, start + _AT_ONCE) for start in range(0, len(cards.block), _AT_ONCE))
-            return np.concatenate([self._cost_of(outlook, cards.some(each)) for each in some])
-        terms = weigh_singles(outlook.prospects, outlook.standing, cards, self.meaning)
-        return cost_in_steps(self.policy, outlook.prospects, terms)
+    def _weigher(self, outlook: Outlook) -> Weigher:
+        return Weigher(self.policy, outlook.prospects, outlook.standing, self.meaning)
 
     def _weigh_several(self, part: _Part, ask: Ask, outlook: Outlook, states: Ints | None) -> None:
-        here, rows = part.fitting()
-        cards = part.cards(rows)._replace(block=part.columns.block[here])
-        taken = best_fitting(cards, ask.gpus)
-        sorts = None if states is None else _alike(part, states[part.blocks])
-        if sorts is None:
-            costs = self._cost_of_sets(outlook, part.blocks, taken)
+        weigher, columns = self._weigher(outlook), part.columns
+        if states is None:
+            here, rows = part.fitting()
+            taken = best_fitting(part.cards(rows)._replace(block=columns.block[here]), ask.gpus)
+            costs = weigher.weigh_sets(part.blocks, taken)
         else:
-            first, like = sorts
-            place = np.full(len(part.blocks), -1)
-            place[first] = np.arange(len(first))
-            taken = taken.some((place[taken.block] >= 0).nonzero()[0])
-            taken = taken._replace(block=place[taken.block])
-            costs = self._cost_of_sets(outlook, part.blocks[first], taken)[like]
-        by_card = card_costs(part.look, ask.gpu_policy or self.policy, part.sizes)
-        by_card = by_card + prefer(part.look, part.sizes) * TIER
-        chosen = chosen_cost(part.columns, ask, part.codes, by_card)
-        self._costs[part.blocks] = with_tiers(chosen, costs)
+            spare = np.where(part.codes == FITS, part.left[part.rows] - part.sizes, _NEVER)
+            enough, here = cheapest(columns, spare, ask.gpus, never=_NEVER)
+            blocks, places = part.blocks[enough], here - columns.starts[enough, None]
+            costs = np.zeros(len(part.blocks), dtype=np.int64)
+            taken = part.cards(part.rows_of_all(here.ravel()))
+            costs[enough] = weigher.weigh_many_sets(blocks, taken, states[blocks], places)
+        self._costs[part.blocks] = with_tiers(self._chosen(part, ask), costs)
 
-    def _cost_of_sets(self, outlook: Outlook, blocks: Ints, taken: Cards) -> Ints:
-        terms = weigh_sets(outlook.prospects, outlook.standing.of(blocks), taken, self.meaning)
-        return cost_in_steps(self.policy, outlook.prospects, terms)
+    def _chosen(self, part: _Part, ask: Ask) -> Ints:
+        """Return what the tiers of the cards that would be taken add to the cost of each block."""
+        tier = only_tier(part.look)
+        if tier is not None:
+            fits = self.fitting[part.blocks] >= ask.gpus
+            return np.where(fits, np.int64(ask.gpus * tier * TIER), UNREACHABLE)
+        by_card = card_costs(part.look, ask.gpu_policy or self.policy, part.sizes)
+        return chosen_cost(part.columns, ask, part.codes, by_card + prefer(part.look, part.sizes) * TIER)
 
     def _tell_nodes(self, is_open: Codes, blocks: Ints) -> None:
         """Bring codes and scores of nodes in line with those of their blocks."""
@@ -310,21 +303,6 @@ def board_of(fleet: Fleet, scene: Scene, ask: Ask, *, now: float) -> Board:
     return board
 
 
-def _alike(part: _Part, states: Ints) -> tuple[Ints, Ints] | None:
-    """Return one block of each sort, and the sort of each: in the same state, with the same cards fitting.
-
-    None: there are blocks with more cards than can be told apart here.
-    """
-    columns = part.columns
-    widths = columns.widths
-    if widths.max() > _MOST_BITS:
-        return None
-    place = np.arange(len(part.codes)) - columns.starts.repeat(widths)
-    fits = np.add.reduceat((part.codes == FITS) * (np.int64(1) << place), columns.starts)
-    _, first, like = np.unique((states << _MOST_BITS) + fits, return_index=True, return_inverse=True)
-    return first, like
-
-
 def _unlike_the_one_before(cards: Cards, tiers: Ints | int) -> Ints:
     """Leave out cards that are like the one before them on the same node: they cost the same."""
     same = (
@@ -346,9 +324,15 @@ def _first_lowest(groups: Ints, values: Ints) -> Ints:
             if listed[place] < listed[best.setdefault(group, place)]:
                 best[group] = place
         return np.array(list(best.values()), dtype=np.int64)
-    order = np.lexsort((values, groups))
-    groups = groups[order]
+    starts = _where_it_changes(groups)
+    lowest = np.minimum.reduceat(values, starts)
+    found: Ints = (values == lowest.repeat(np.diff(starts, append=len(groups)))).nonzero()[0]
+    return found[_where_it_changes(groups[found])]
+
+
+def _where_it_changes(groups: Ints) -> Ints:
+    """Return where each group begins; equal ones stand next to each other."""
     is_first = np.ones(len(groups), dtype=np.bool_)
     np.not_equal(groups[1:], groups[:-1], out=is_first[1:])
-    first: Ints = order[is_first]
-    return first
+    starts: Ints = is_first.nonzero()[0]
+    return starts

@@ -27,9 +27,11 @@ __all__ = [
     "Cards",
     "OnKinds",
     "Standing",
+    "Taking",
     "Terms",
     "attraction",
     "cost_in_steps",
+    "look_at_taking",
     "on_kinds",
     "take_stock",
     "weigh_cpu",
@@ -51,6 +53,7 @@ _EPSILON = 1e-9
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int16]
 
 
 class Cards(NamedTuple):
@@ -73,9 +76,9 @@ class Standing:
 
     __slots__ = ("amount", "in_all", "kind", "number")
 
-    def __init__(self, number: Floats, amount: Floats, kind: Ints, in_all: Floats) -> None:
+    def __init__(self, number: Counts, amount: Floats, kind: Ints, in_all: Floats) -> None:
         self.number = number
-        """[b, m] How many cards can take an ask of the class."""
+        """[b, m] How many cards can take an ask of the class; [b, 0] where none wants more than one."""
         self.amount = amount
         """[b, m] MiB free on those."""
         self.kind = kind
@@ -124,48 +127,59 @@ class Terms(NamedTuple):
     scarcity: Floats
 
 
+class Taking(NamedTuple):
+    """What it is to take cards c, each alone, whatever else is on their nodes."""
+
+    amount: Floats
+    """[c, m] By how much the MiB grow (never: they shrink) that are free on cards with room for the class."""
+    number: Counts
+    """[c, m] By how much the number of these cards does, if it counts."""
+    regret: Floats
+    scarcity: Floats
+
+    def some(self, chosen: Ints) -> "Taking":
+        """Return that of some of the cards."""
+        return Taking(
+            self.amount.take(chosen, axis=0),
+            self.number.take(chosen, axis=0),
+            self.regret.take(chosen),
+            self.scarcity.take(chosen),
+        )
+
+    @classmethod
+    def join(cls, parts: "list[Taking]") -> "Taking":
+        """Return that of the cards of all parts."""
+        return parts[0] if len(parts) == 1 else cls(*map(np.concatenate, zip(*parts, strict=True)))
+
+
 def take_stock(prospects: Prospects, left_mib: Ints, kind: Ints, starts: Ints, cpu: Ints) -> Standing:
     """Count what the pods to come could use of nodes.
 
     `left_mib` and `kind` are by card, node after node, as in `Cards`; `starts` is the first card of each.
     """
-    sizes = prospects.size.take(kind, axis=0)
-    one_and_left = np.ones((2, len(left_mib)))
-    left = one_and_left[1]
-    left[:] = left_mib
-    hits = (left[:, None] >= sizes).astype(np.float64)
-    if len(starts) == 1:
-        counted = one_and_left @ hits
-        number, amount = counted[:1], counted[1:]
-    else:
-        number = np.add.reduceat(hits, starts, axis=0)
-        amount = np.add.reduceat(left[:, None] * hits, starts, axis=0)
-    first = kind[starts]
+    left = left_mib.astype(np.float64)[:, None]
+    hits = left >= prospects.size.take(kind, axis=0)
+    number = np.add.reduceat(hits[:, : len(prospects.wanted)], starts, axis=0, dtype=np.int16)
+    both = np.empty((2, len(starts), hits.shape[1]))
+    both[0] = left.T @ hits if len(starts) == 1 else np.add.reduceat(left * hits, starts, axis=0)
+    amount, first = both[0].copy(), kind[starts]
     in_all = np.empty((3, len(starts)))
     in_all[0] = cpu
-    in_all[1:] = _usable(prospects, number, amount, first, in_all[0])
+    in_all[1:] = _use(prospects, number, both, first, in_all[0])
     return Standing(number, amount, first, in_all)
 
 
-def weigh_singles(prospects: Prospects, standing: Standing, cards: Cards, ask: OnKinds) -> Terms:
-    """Return what it costs to take each of these cards alone. `standing` is that of the nodes they are on."""
-    blocks, kind = cards.block, cards.kind
-    amount, in_all = standing.amount.take(blocks, axis=0), standing.in_all.take(blocks, axis=1)
+def look_at_taking(prospects: Prospects, cards: Cards, ask: OnKinds) -> Taking:
+    """Return what it is to take each of these cards; their nodes do not matter."""
+    kind, counted = cards.kind, len(prospects.wanted)
     sizes = prospects.size.take(kind, axis=0)
     left, rest = cards.left.astype(np.float64)[:, None], (cards.left - cards.size).astype(np.float64)[:, None]
     hits, still = left >= sizes, rest >= sizes
+    amount = rest * still
     amount -= left * hits
-    amount += rest * still
-    number = None
-    if prospects.some_want_several:
-        number = standing.number.take(blocks, axis=0)
-        number -= hits
-        number += still
-    lost = in_all[1:] - _usable(prospects, number, amount, standing.kind.take(blocks), in_all[0] - ask.cpu)
-    fragments, cpu_lost = _in_cards(prospects, lost, cards.size, ask.cpu)
-    return Terms(
-        fragments=fragments,
-        cpu_lost=cpu_lost,
+    return Taking(
+        amount=amount,
+        number=np.subtract(still[:, :counted], hits[:, :counted], dtype=np.int16),
         regret=np.zeros(len(rest))
         if ask.worth is None
         else _regret(prospects, cards, ask.worth) * ask.unit.take(kind),
@@ -173,39 +187,47 @@ def weigh_singles(prospects: Prospects, standing: Standing, cards: Cards, ask: O
     )
 
 
-def weigh_sets(prospects: Prospects, standing: Standing, taken: Cards, ask: OnKinds) -> Terms:
+def weigh_singles(
+    prospects: Prospects, standing: Standing, cards: Cards, taking: Taking, ask: OnKinds
+) -> Terms:
+    """Return what it costs to take each of these cards alone. `standing` is that of the nodes they are on."""
+    blocks = cards.block
+    both, in_all = np.empty((2, *taking.amount.shape)), standing.in_all.take(blocks, axis=1)
+    standing.amount.take(blocks, axis=0, out=both[0], mode="clip")  # quicker than to check them again
+    both[0] += taking.amount
+    number = standing.number.take(blocks, axis=0)
+    number += taking.number
+    lost = in_all[1:] - _use(prospects, number, both, standing.kind.take(blocks), in_all[0] - ask.cpu)
+    fragments, cpu_lost = _in_cards(prospects, lost, cards.size, ask.cpu)
+    return Terms(fragments, cpu_lost, taking.regret, taking.scarcity)
+
+
+def weigh_sets(prospects: Prospects, standing: Standing, taken: Cards, taking: Taking, ask: OnKinds) -> Terms:
     """Return by node what it costs to take these cards of it together; nodes without any lose CPU alone.
 
     Cards of one node stand next to each other.
     """
     in_all = standing.in_all
     nodes = in_all.shape[1]
-    sizes = prospects.size[taken.kind]
-    left, rest = taken.left[:, None], (taken.left - taken.size)[:, None]
-    hits, still = left >= sizes, rest >= sizes
-    number, amount = standing.number.copy(), standing.amount.copy()
-    first = np.concatenate([[True], taken.block[1:] != taken.block[:-1]])[: len(left)].nonzero()[0]
+    number, both = standing.number.copy(), np.empty((2, *standing.amount.shape))
+    both[0] = standing.amount
+    first = np.concatenate([[True], taken.block[1:] != taken.block[:-1]])[: len(taken.block)].nonzero()[0]
     if len(first):
         there = taken.block[first]
-        number[there] += np.add.reduceat(still.astype(np.float64) - hits, first, axis=0)
-        amount[there] += np.add.reduceat(rest * still - left * hits, first, axis=0)
-    lost = in_all[1:] - _usable(prospects, number, amount, standing.kind, in_all[0] - ask.cpu)
+        number[there] += np.add.reduceat(taking.number, first, axis=0)
+        both[0, there] += np.add.reduceat(taking.amount, first, axis=0)
+    lost = in_all[1:] - _use(prospects, number, both, standing.kind, in_all[0] - ask.cpu)
     wanted = np.bincount(taken.block, weights=taken.size, minlength=nodes)
     fragments, cpu_lost = _in_cards(prospects, lost, wanted, ask.cpu)
-    return Terms(
-        fragments=fragments,
-        cpu_lost=cpu_lost,
-        regret=np.zeros(nodes),
-        scarcity=np.bincount(taken.block, weights=ask.scarcity[taken.kind], minlength=nodes).astype(
-            np.float64
-        ),
-    )
+    scarcity = np.bincount(taken.block, weights=taking.scarcity, minlength=nodes).astype(np.float64)
+    return Terms(fragments, cpu_lost, np.zeros(nodes), scarcity)
 
 
 def weigh_cpu(prospects: Prospects, standing: Standing, cpu: int) -> Terms:
     """Return what a pod without GPUs spoils on each node."""
-    in_all = standing.in_all
-    lost = in_all[1:] - _usable(prospects, standing.number, standing.amount, standing.kind, in_all[0] - cpu)
+    in_all, both = standing.in_all, np.empty((2, *standing.amount.shape))
+    both[0] = standing.amount
+    lost = in_all[1:] - _use(prospects, standing.number, both, standing.kind, in_all[0] - cpu)
     nothing = np.zeros(in_all.shape[1])
     fragments, cpu_lost = _in_cards(prospects, lost, nothing, 0)
     return Terms(
@@ -258,17 +280,17 @@ def attraction(terms: Terms) -> Floats:
     return likes
 
 
-def _usable(prospects: Prospects, number: Floats | None, amount: Floats, kind: Ints, cpu: Floats) -> Floats:
+def _use(prospects: Prospects, number: Counts, both: Floats, kind: Ints, cpu: Floats) -> Floats:
     """Return [2, b] the memory and the CPU that the classes could use, by how often they came.
 
-    Whole numbers below 2^53 all the way, so that nothing depends on the order of summation. `number` counts
-    only where some class wants several cards: where no card is left for a class, no memory is either.
+    Whole numbers below 2^53 all the way, so that nothing depends on the order of summation. `both` is
+    [2, b, m]: the memory on cards that can take an ask of each class, and room to work in.
     """
-    both = np.empty((2, *amount.shape))
     usable, fed = both
-    np.multiply(amount, cpu[:, None] >= prospects.cpu, out=usable)
-    if prospects.some_want_several and number is not None:
-        usable *= number >= prospects.gpus
+    if cpu.min(initial=math.inf) < prospects.most_cpu:
+        usable *= cpu[:, None] >= prospects.cpu
+    if len(prospects.wanted):
+        usable *= number >= prospects.wanted
     left = np.maximum(cpu, 0.0)[:, None]
     np.multiply(usable, prospects.cpu_with.take(kind, axis=0), out=fed)
     np.minimum(fed, left, out=fed)

@@ -39,6 +39,9 @@ _MOST_WIDE = 12
 _TIGHT = 0.9
 """From this CPU load on, pods without cards may lack CPU: it is then left in pieces that they can use."""
 
+_MOST_CARDS = 2**15 - 1
+"""More cards than a node has."""
+
 _STEPS = 4
 """Steps towards the prices of sizes at a time, where nobody is to wait for them: each takes up to half a
 millisecond, and a few hundred at most are needed."""
@@ -81,11 +84,16 @@ class Prospects:
     """MiB of a typical card, so that costs do not depend on how large cards are."""
     cpu_with: Floats = field(init=False)
     """[k, m] Milli-CPU that a pod takes with each MiB."""
-    some_want_several: bool = field(init=False)
+    wanted: npt.NDArray[np.int16] = field(init=False)
+    """[m] How many cards the class wants; empty where no class wants more than one."""
+    most_cpu: float = field(init=False)
+    """The most CPU that any class wants."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cpu_with", self.cpu / (self.size * self.gpus))
-        object.__setattr__(self, "some_want_several", bool((self.gpus > 1).any()))
+        several = np.minimum(self.gpus, _MOST_CARDS).astype(np.int16)
+        object.__setattr__(self, "wanted", several if (several > 1).any() else several[:0])
+        object.__setattr__(self, "most_cpu", float(self.cpu.max(initial=0.0)))
 
 
 @dataclass(frozen=True, slots=True)

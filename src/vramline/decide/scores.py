@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vramline.decide.baselines import Parts, add_up, baseline_terms, look_at_room
+from vramline.decide.grid import as_grid
 from vramline.decide.idle import average_utilization, idle_cards
 from vramline.decide.realtime import Look
 from vramline.model.ask import Ask, PolicyName
@@ -55,6 +56,8 @@ def chosen_cost(columns: GpuColumns, ask: Ask, row_codes: npt.NDArray[np.int8], 
     masked = np.where(row_codes == FITS, costs, UNREACHABLE)
     if ask.gpus == 1:
         return columns.lowest_per_block(masked)
+    if not ask.constraints.numa_bind:
+        return _sum_of_cheapest(as_grid(columns, masked, UNREACHABLE), ask.gpus)
     result = np.full(len(columns.blocks), UNREACHABLE, dtype=np.int64)
     rows = np.flatnonzero(row_codes == FITS)
     domains = _domains(columns, ask)[rows]
@@ -68,6 +71,14 @@ def chosen_cost(columns: GpuColumns, ask: Ask, row_codes: npt.NDArray[np.int8], 
     starts = starts[sizes >= ask.gpus]
     np.minimum.at(result, columns.block[rows[starts]], sums[starts + ask.gpus] - sums[starts])
     return result
+
+
+def _sum_of_cheapest(grid: Ints, number: int) -> Ints:
+    """Return what the cheapest cards of each line of a grid cost together, UNREACHABLE where too few fit."""
+    if grid.shape[1] < number:
+        return np.full(len(grid), UNREACHABLE, dtype=np.int64)
+    lowest = np.sort(grid, axis=1)[:, :number]
+    return np.where(lowest[:, -1] < UNREACHABLE, lowest.sum(axis=1), UNREACHABLE)
 
 
 def node_terms(fleet: Fleet, look: Look, ask: Ask, policy: PolicyName, sizes: Ints) -> Parts:

@@ -14,6 +14,7 @@ from vramline.decide.fragments import (
     Cards,
     Terms,
     attraction,
+    look_at_taking,
     weigh_sets,
     weigh_singles,
     weights_of,
@@ -58,7 +59,8 @@ def keep_terms(fleet: Fleet, decision: Decision, numbers: Ints) -> Callable[[], 
         outlook = last_outlook(scene)
         cards = _cards_taken(fleet, scene, board, ask, blocks)
         weigh = weigh_singles if ask.gpus == 1 else weigh_sets
-        terms = partial(weigh, outlook.prospects, outlook.standing.of(blocks), cards, board.meaning)
+        taking = look_at_taking(outlook.prospects, cards, board.meaning)
+        terms = partial(weigh, outlook.prospects, outlook.standing.of(blocks), cards, taking, board.meaning)
         return partial(_tell_ahead, board.policy, outlook.prospects, terms, scores)
     if board.policy in THINKS_AHEAD:
         return partial(_tell, [("left_over", -_without_tiers(scores), -1.0)], scores)

@@ -73,11 +73,12 @@ def test_a_burst_goes_on_for_a_moment_after_the_last_pod_came() -> None:
     assert burst.now - came_at[-1] >= 0.05
 
 
-def test_a_wait_ends_after_a_second_whatever_is_left() -> None:
+@pytest.mark.parametrize(("told_each_time", "how"), [(4, "ahead"), (3, "in vain")])
+def test_a_wait_ends_after_a_second_whatever_is_left(told_each_time: int, how: str) -> None:
     burst = Burst(owed=1_000, step_s=0.2)
-    burst.each_time = lambda: burst.tell(1)
+    burst.each_time = lambda: burst.tell(told_each_time)
 
-    assert burst.wait(told=False) == "ahead"
+    assert burst.wait(told=False) == how
     assert burst.asked == 6
 
 

@@ -3,96 +3,14 @@
 import asyncio
 from typing import Any
 
-import msgspec
 import pytest
 
 from kubernetes_builders import node_object, pod_object, report
-from vramline.model.ledger import Reservation
-from vramline.model.pod import Pod
-from vramline.model.rules import Rules
-from vramline.scheduler.foresight import Foresight
-from vramline.scheduler.live import LiveState
-from vramline.scheduler.nominator import HintRules, Nominator
-from vramline.scheduler.store import Conflict, Unclear
-from vramline.telemetry.tallies import Happening, Tallies
+from scheduler.hints import CARD_MIB, World
+from vramline.scheduler.nominator import HintRules
+from vramline.telemetry.tallies import Happening
 from vramline.wire import keys
-from vramline.wire.kubernetes import PodObject, PodStatus
-
-CARD_MIB = 32_600
-RULES = HintRules(nodes=3, waiting=4, head=2)
-
-
-class HintingStore:
-    """Takes hints as the API server does, under the condition of the pod's version."""
-
-    def __init__(self) -> None:
-        self.pods: dict[str, PodObject] = {}
-        self.hints: list[tuple[str, str]] = []
-        self.version = 100
-        self.before: Any = lambda _uid: None
-        """Called when a hint is on its way."""
-        self.gate: asyncio.Event | None = None
-        """Where set, answers wait for it."""
-
-    async def hint_node(self, pod: Pod, version: str, node: str) -> PodObject | Conflict | Unclear:
-        self.before(pod.uid)
-        if self.gate is not None:
-            await self.gate.wait()
-        stored = self.pods[pod.uid]
-        if stored.metadata.resource_version != version:
-            return Conflict("the pod has changed")
-        self.hints.append((pod.uid, node))
-        return self.touch(pod.uid, nominated_node_name=node)
-
-    def touch(self, uid: str, **status: Any) -> PodObject:
-        self.version += 1
-        old = self.pods[uid]
-        meta = msgspec.structs.replace(old.metadata, resource_version=str(self.version))
-        new = msgspec.structs.replace(old.status or PodStatus(), **status)
-        self.pods[uid] = msgspec.structs.replace(old, metadata=meta, status=new)
-        return self.pods[uid]
-
-
-class World:
-    """Three nodes of one card each, and pods of 8,000 MiB, four of which fill a card."""
-
-    def __init__(self, *, nodes: int = 3, rules: HintRules = RULES, **node: Any) -> None:
-        self.now = 0.0
-        self.leads = True
-        self.live = LiveState(Rules(), clock=lambda: 1_000.0)
-        for number in range(nodes):
-            name = f"n{number}"
-            self.live.set_report(report({"uuid": f"GPU-{name}", "index": 0, "totalMiB": CARD_MIB}, node=name))
-            self.live.set_node(node_object(name, **node))
-        self.live.finish_listing_pods()
-        self.store = HintingStore()
-        self.tallies = Tallies()
-        self.nominator = Nominator(
-            self.live, self.store, lambda: self.leads, rules, clock=lambda: self.now, tallies=self.tallies
-        )
-
-    def add(self, number: int, *, mib: int | None = 8_000, **fields: Any) -> str:
-        uid = f"uid-{number}"
-        told = {} if mib is None else {keys.VRAM: str(mib)}
-        spec = {"schedulerName": "vramline", **fields}
-        pod = pod_object(
-            annotations=told,
-            meta={"name": f"p{number}", "uid": uid, "resourceVersion": str(number + 1)},
-            **spec,
-        )
-        self.store.pods[uid] = pod
-        self.live.set_pod(pod)
-        return uid
-
-    def step(self) -> list[tuple[str, str]]:
-        """Look once and return the hints that were given."""
-        before = len(self.store.hints)
-        given = asyncio.run(self.nominator.step())
-        assert given == len(self.store.hints) - before
-        return self.store.hints[before:]
-
-    def planned(self) -> list[str]:
-        return [node for _, node in self.store.hints]
+from vramline.wire.kubernetes import PodCondition
 
 
 def test_pods_behind_the_head_are_told_a_node_beside_the_place_that_the_head_will_take() -> None:
@@ -302,39 +220,6 @@ def test_what_kube_scheduler_cleared_is_no_longer_ours() -> None:
     assert "uid-3" not in dict(world.step())
 
 
-def test_foresight_says_when_a_plan_no_longer_fits() -> None:
-    world = World(nodes=1)
-    pods = [world.live.pods[world.add(number)] for number in range(5)]
-    first = Foresight(world.live)
-    plans = [first.place(pod) for pod in pods]
-
-    assert [plan is not None for plan in plans] == [True, True, True, True, False]
-    again = Foresight(world.live)
-    kept = [again.keep(pod, plan) for pod, plan in zip(pods, plans, strict=True) if plan is not None]
-    assert kept == [True] * 4
-    assert plans[0] is not None
-    extra = msgspec.structs.replace(plans[0].claims[0], pod_uid="x")
-    assert not again.keep(pods[0], Reservation(node="n0", claims=(extra,)))
-    assert not again.keep(pods[0], Reservation(node="gone", claims=(extra,)))
-
-
-def test_foresight_counts_cpu_and_places_of_the_host() -> None:
-    world = World(nodes=2, allocatable={"cpu": "4", "pods": "10"})
-    needs = {"name": "main", "resources": {"requests": {"cpu": "3"}}}
-    pods = []
-    for number in range(3):
-        pod = pod_object(
-            needs, annotations={keys.VRAM: "100"}, meta={"uid": f"u{number}", "resourceVersion": "1"}
-        )
-        world.live.set_pod(pod)
-        pods.append(world.live.pods[f"u{number}"])
-    ahead = Foresight(world.live)
-
-    nodes = [plan.node if plan is not None else None for plan in map(ahead.place, pods)]
-
-    assert nodes == ["n0", "n1", None]
-
-
 def test_kube_scheduler_waits_at_a_filter_until_the_pods_behind_are_told() -> None:
     world = World(nodes=8)
     for number in range(8):
@@ -384,3 +269,138 @@ def test_pods_that_fit_nowhere_do_not_keep_hints_from_those_behind_them() -> Non
     hints = [*world.store.hints, *world.step()]
 
     assert {uid for uid, _ in hints} == {f"uid-{number}" for number in range(450, 460)}
+
+
+def test_a_nomination_that_comes_while_a_hint_waits_for_its_turn_is_not_overwritten() -> None:
+    world = World(nodes=8)
+    for number in range(24):
+        world.add(number)
+    late = "uid-23"  # sixteen others are written first
+
+    def preempt(uid: str) -> None:
+        if uid == "uid-2":
+            world.live.set_pod(world.store.touch(late, nominated_node_name="n7"))
+
+    world.store.before = preempt
+
+    assert late not in dict(world.step())
+    assert world.live.pods[late].nominated == "n7"
+
+
+def test_a_preemptor_that_is_marked_while_its_hint_waits_for_its_turn_is_not_touched() -> None:
+    world = World(nodes=8)
+    for number in range(24):
+        world.add(number)
+    condition = PodCondition(type=keys.CONDITION_PREEMPTOR, status="True", reason="n7")
+
+    def preempt(uid: str) -> None:
+        if uid == "uid-2":
+            world.live.set_pod(world.store.touch("uid-23", conditions=[condition]))
+
+    world.store.before = preempt
+
+    assert "uid-23" not in dict(world.step())
+
+
+def test_a_hint_that_was_tried_in_vain_is_neither_renewed_nor_given_again() -> None:
+    """kube-scheduler may preempt on the very node that it was told, and then the field is its own."""
+    world = World()
+    for number in range(12):
+        world.add(number)
+    node = dict(world.step())["uid-4"]
+    world.nominator.tried("uid-4")
+    world.live.set_pod(
+        pod_object(
+            {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 1}}},
+            meta={"name": "other", "uid": "other", "resourceVersion": "99"},
+            nodeName=node,
+        )
+    )
+    world.now = 60.0
+    assert "uid-4" not in dict(world.step())
+
+    world.live.set_pod(world.store.touch("uid-4", nominated_node_name=None))  # or it finds nobody to evict
+    world.live.drop_pod("other")
+    for number in range(12, 24):
+        world.add(number, mib=100)
+    world.now = 120.0
+    assert "uid-4" not in dict(world.step())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"unschedulable": True}, id="cordoned"),
+        pytest.param({"taints": [{"key": "mine", "effect": "NoSchedule"}]}, id="tainted"),
+        pytest.param({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}, id="not ready"),
+    ],
+)
+def test_hints_to_a_node_that_no_longer_takes_pods_are_renewed(change: dict[str, Any]) -> None:
+    world = World(nodes=8)
+    for number in range(8):
+        world.add(number)
+    told = dict(world.step())
+    node = told["uid-2"]
+    world.live.set_node(node_object(node, **change))
+    world.add(8)
+
+    renewed = dict(world.step())
+
+    assert {uid for uid, where in told.items() if where == node} <= set(renewed)
+    assert node not in renewed.values()
+
+
+def test_what_an_earlier_leader_told_counts_for_those_that_come_after() -> None:
+    world = World()
+    for number in range(8):
+        world.add(number)
+        world.live.set_pod(world.store.touch(f"uid-{number}", nominated_node_name=f"n{number // 4}"))
+    for number in range(8, 14):
+        world.add(number)
+
+    hints = world.step()
+
+    assert {node for _, node in hints} == {"n2"}
+    assert len(hints) == 4
+
+
+def test_a_replica_that_does_not_lead_forgets_whom_kube_scheduler_tried() -> None:
+    world = World()
+    world.leads = False
+    for number in range(50):
+        world.nominator.tried(f"uid-{number}")
+    world.now = 11.0
+
+    world.step()
+
+    assert not world.nominator._tried
+
+
+def test_hints_rest_for_a_while_where_the_api_server_does_not_take_them() -> None:
+    world = World(nodes=30)
+    for number in range(100):
+        world.add(number)
+    world.store.takes = 0
+
+    world.step()
+    tried = world.store.asked
+    assert 1 <= tried <= 16  # those that were under way
+    world.now = 4.9
+    world.step()
+    assert world.store.asked == tried
+
+    world.store.takes = 10_000
+    world.now = 5.0
+    assert len(world.step()) == 99  # one is left alone
+
+
+def test_nobody_waits_at_a_filter_for_hints_that_rest() -> None:
+    world = World(nodes=30)
+    for number in range(100):
+        world.add(number)
+    world.store.takes = 20
+    world.step()
+
+    asyncio.run(asyncio.wait_for(world.nominator.get_ahead("uid-99"), 10.0))
+
+    assert not any(world.tallies.of(Happening.HELD, how) for how in ("ahead", "nobody left", "in vain"))

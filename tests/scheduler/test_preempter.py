@@ -234,6 +234,31 @@ def test_what_kube_scheduler_frees_is_kept_too() -> None:
     assert stage.evicted == []
 
 
+def test_a_hint_from_before_is_not_taken_for_where_kube_scheduler_preempts() -> None:
+    stage = full_stage()
+    hinted = {"nominatedNodeName": "n2"}
+    uid = stage.wait("new", 6_000, priority=10, status=hinted)
+    stage.preempter.answered(uid, ("n1", "n2"))  # it is about to choose
+
+    stage.step()
+    assert stage.pod("new").preempts_on is None
+
+    stage.wait("new", 6_000, priority=10, status={"nominatedNodeName": "n1"})
+    stage.step()
+    assert stage.pod("new").preempts_on == "n1"
+
+
+def test_kube_scheduler_may_preempt_on_the_node_of_a_hint() -> None:
+    stage = full_stage()
+    uid = stage.wait("new", 6_000, priority=10, status={"nominatedNodeName": "n2"})
+    stage.preempter.answered(uid, ("n1", "n2"))
+    stage.now += 2.0
+
+    stage.step()
+
+    assert stage.pod("new").preempts_on == "n2"
+
+
 def test_a_mere_hint_to_a_node_whose_pods_leave_becomes_a_place_that_is_kept() -> None:
     stage = waiting_stage()
     stage.end("new")

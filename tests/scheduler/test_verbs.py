@@ -284,3 +284,20 @@ def test_a_refused_binding_is_recorded_too() -> None:
     bind(door, "n2")
 
     assert [record.outcome for record in door.history.all()] == ["Pending"]
+
+
+@pytest.mark.parametrize(
+    ("preempts_on", "hint"),
+    [
+        pytest.param(None, "kube-scheduler was told ahead to try n1 first, and took it", id="a hint"),
+        pytest.param("n1", "", id="others were sent away"),
+    ],
+)
+def test_where_others_were_sent_away_nobody_speaks_of_a_hint(preempts_on: str | None, hint: str) -> None:
+    cluster = mixed_cluster()
+    pod = pending(cluster, builders.ask(8_000), nominated="n1", preempts_on=preempts_on)
+    door = Door(cluster)
+
+    assert bind(door, "n1") == ""
+
+    assert door.get(f"/api/v1/pods/{pod.key}").json()["hint"] == hint

@@ -48,6 +48,21 @@ class Foresight:
         self._hosts.take(number, pod.host)
         return True
 
+    def is_open(self, pod: Pod, node: str) -> bool:
+        """Whether a node takes such pods: it is ready, not cordoned, and as the pod wants it."""
+        number = self._fleet.node_number(node)
+        return number is not None and bool(self._refused_by_wishes(pod)[number] == FITS)
+
+    def place_on(self, pod: Pod, node: str) -> Reservation | None:
+        """Plan a pod for one node; None: it does not fit there now."""
+        if pod.ask is None or self._fleet.node(node) is None:
+            return None
+        decision = decide(self._fleet.only(node), pod.ask, self._live.rules_for(pod.ask), now=self._now)
+        if decision.placement is None:
+            return None
+        planned = reservation_of(decision)
+        return planned if self.keep(pod, planned) else None
+
     def place(self, pod: Pod) -> Reservation | None:
         """Plan the next pod; None: it fits nowhere now."""
         if pod.ask is None:
@@ -78,15 +93,18 @@ class Foresight:
         return decision if cards and cards == {claim.gpu for claim in last.claims} else None
 
     def _anywhere(self, pod: Pod, ask: Ask) -> Decision:
-        wishes = msgspec.msgpack.encode((pod.host.node_selector, pod.host.affinity, pod.host.affinity_names))
-        wishes += msgspec.msgpack.encode(pod.host.tolerations)
-        if wishes not in self._wishes:
-            self._wishes[wishes] = refuse_by_wishes(self._fleet, pod.host)
-        candidates = refuse_by_room(self._wishes[wishes], self._hosts, pod.host)
+        candidates = refuse_by_room(self._refused_by_wishes(pod), self._hosts, pod.host)
         kept = self._live.nominees.refuse(self._fleet, pod, now=self._now)
         if kept is not None:
             candidates[(candidates == FITS) & (kept != FITS)] = kept[(candidates == FITS) & (kept != FITS)]
         return decide(self._fleet, ask, self._live.rules_for(ask), now=self._now, candidates=candidates)
+
+    def _refused_by_wishes(self, pod: Pod) -> npt.NDArray[np.int8]:
+        wishes = msgspec.msgpack.encode((pod.host.node_selector, pod.host.affinity, pod.host.affinity_names))
+        wishes += msgspec.msgpack.encode(pod.host.tolerations)
+        if wishes not in self._wishes:
+            self._wishes[wishes] = refuse_by_wishes(self._fleet, pod.host)
+        return self._wishes[wishes]
 
     def _has_room(self, number: int, pod: Pod) -> bool:
         hosts, needs = self._hosts, pod.host

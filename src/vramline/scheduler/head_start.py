@@ -3,7 +3,7 @@
 Left alone, it overtakes the hints: it takes a pod that has none yet and looks at all nodes for it, which at
 thousands of nodes costs more than the hints of many pods. It tries one pod at a time, so an answer that comes
 a little later holds up none but the pods that gain by it. A wait is bounded, ends as soon as nobody is left
-to be told, and after one that brought nothing there is none for a while.
+to be told, and after one that brought little there is none for a while.
 """
 
 import asyncio
@@ -21,6 +21,8 @@ _FEW = 8
 _ENOUGH = 120
 """With so many it may go on: about as many are told while it takes these."""
 _MOST_S = 1.0
+_WORTH_IT = 20
+"""Hints that the longest wait must bring: for fewer pods kube-scheduler looks at all nodes in less time."""
 _STILL_COMING_S = 0.05
 """How long after the last new pod a burst counts as going on."""
 _RECENT_S = 1.0
@@ -87,7 +89,7 @@ class HeadStart:
             if not owed() and now - came_at >= _STILL_COMING_S:
                 return "nobody left"
             if now - started >= _MOST_S:
-                if len(self._told) > before:
+                if len(self._told) - before >= _WORTH_IT:
                     break
                 self._not_before = now + _NOT_AGAIN_S
                 return "in vain"

@@ -8,13 +8,14 @@ the node does not do, kube-scheduler looks at the others as it would have anyway
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable
 
 import msgspec
 import structlog
 
 from vramline.model.ledger import Reservation
-from vramline.model.pod import Pod, PodPhase
+from vramline.model.pod import Pod
 from vramline.scheduler.foresight import Foresight
 from vramline.scheduler.head_start import HeadStart
 from vramline.scheduler.live import LiveState
@@ -35,6 +36,8 @@ _BREATH = 2
 """Pods that are planned before everybody else has a turn."""
 _FRUITLESS_S = 5.0
 """How long pods that fitted nowhere are not planned again for their own sake."""
+_REST_S = 5.0
+"""How long nothing is written after the API server refused a hint, or did not answer."""
 _LEFT_ALONE_S = 10.0
 """How long a pod that kube-scheduler has just tried is not touched."""
 
@@ -82,10 +85,15 @@ class Nominator:
         self._tried: dict[str, float] = {}
         self._planned: dict[str, Reservation] = {}
         """By pod, what stands behind a nomination of ours that is stored."""
+        self._found: dict[str, Reservation] = {}
+        """By pod, what it would take on the node that somebody else told it, an earlier leader maybe."""
+        self._spent: set[str] = set()
+        """Pods that kube-scheduler tried with a hint of ours and that wait still: the field is its own."""
         self._nowhere: set[str] = set()
         """Pods that fitted nowhere when they were last planned."""
         self._plan_all_at = 0.0
         """When those are planned again."""
+        self._rests_until = -math.inf
         self._under_way: dict[str, asyncio.Event] = {}
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._head_start = HeadStart(lambda: live.nominees.arrivals, self._tallies, clock=clock)
@@ -94,13 +102,15 @@ class Nominator:
     def tried(self, pod_uid: str) -> None:
         """Hear that kube-scheduler tries a pod: a hint would come too late, and in the way of its bind."""
         self._tried[pod_uid] = self._clock()
+        if pod_uid in self._planned:
+            self._spent.add(pod_uid)
         self._head_start.tried(pod_uid)
 
     async def get_ahead(self, pod_uid: str) -> None:
         """Wait at a filter, for a moment, while pods that kube-scheduler takes next are told their nodes."""
         pod = self._live.pods.get(pod_uid)
-        if pod is not None and self._leads():
-            lacks_a_hint = _wants_a_hint(pod) and pod_uid not in self._nowhere
+        if pod is not None and self._leads() and not self._rests():
+            lacks_a_hint = self._is_ours(pod) and _wants_a_hint(pod) and pod_uid not in self._nowhere
             await self._head_start.wait(told=not lacks_a_hint, owed=self._owes)
 
     async def settle(self, pod_uid: str) -> None:
@@ -115,14 +125,13 @@ class Nominator:
             await asyncio.sleep(_AT_LEAST_APART_S)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._head_start.wanted.wait(), _LOOK_EVERY_S - _AT_LEAST_APART_S)
-            if self._leads():
-                await self.step()
+            await self.step()
 
     async def step(self) -> int:
         """Look once, and return how many pods were nominated."""
         self._forget()
         nodes = self._live.fleet.node_count
-        if nodes < self._rules.nodes or not self._live.pods_are_complete:
+        if not self._leads() or nodes < self._rules.nodes or not self._live.pods_are_complete:
             return 0
         self._plan_all_again()
         if not self._owes():
@@ -140,6 +149,7 @@ class Nominator:
                 foresight.place(pod)  # it goes before the others, and takes its place without a hint
         wrong = [uid for uid, planned in self._planned.items() if not self._stands(foresight, uid, planned)]
         waiting = [*(self._live.pods[uid] for uid in wrong), *waiting]
+        await self._count_others(foresight, queue)
         async with asyncio.TaskGroup() as writes:
             for place, pod in enumerate(waiting[:_MOST_A_LOOK], start=1):
                 if place % _BREATH == 0:
@@ -165,21 +175,23 @@ class Nominator:
 
     def _forget(self) -> None:
         """Forget pods that no longer wait, nominations that are not ours any more, and old attempts."""
-        now, pods = self._clock(), self._live.pods
+        now, waiting = self._clock(), self._live.nominees.waiting
         self._tried = {uid: at for uid, at in self._tried.items() if now - at < _LEFT_ALONE_S}
-        for uid, planned in list(self._planned.items()):
-            pod = pods.get(uid)
-            if pod is None or pod.phase is not PodPhase.PENDING or pod.nominated != planned.node:
-                del self._planned[uid]
+        self._spent &= waiting.keys()
+        for known in (self._planned, self._found):
+            for uid, planned in list(known.items()):
+                if uid not in waiting or waiting[uid].nominated != planned.node:
+                    del known[uid]
+        for uid in self._spent - self._tried.keys():
+            self._planned.pop(uid, None)
         self._head_start.keep(self._planned.keys())
 
     def _queue(self) -> list[Pod]:
         """Return the pods that kube-scheduler has still to try, about in the order in which it will."""
-        ours = self._rules.scheduler_name
         waiting = [
             pod
             for uid, pod in self._live.nominees.waiting.items()
-            if pod.scheduler == ours and self._is_still_to_come(uid)
+            if self._is_ours(pod) and self._is_still_to_come(uid)
         ]
         return sorted(waiting, key=lambda pod: -pod.priority)
 
@@ -193,24 +205,45 @@ class Nominator:
 
     def _owes(self) -> bool:
         """Whether pods are still to come that could be told a node and were not yet."""
-        return any(map(self._is_owed, self._live.nominees.waiting.values()))
+        return not self._rests() and any(map(self._is_owed, self._live.nominees.waiting.values()))
 
     def _is_owed(self, pod: Pod) -> bool:
         return (
             pod.uid not in self._tried
+            and pod.uid not in self._spent
             and pod.uid not in self._nowhere
-            and pod.scheduler == self._rules.scheduler_name
+            and self._is_ours(pod)
             and _wants_a_hint(pod)
         )
 
+    def _is_ours(self, pod: Pod) -> bool:
+        return pod.scheduler == self._rules.scheduler_name
+
     def _stands(self, foresight: Foresight, uid: str, planned: Reservation) -> bool:
         """Whether a nomination of ours still makes sense; one that was tried is kube-scheduler's business."""
-        return foresight.keep(self._live.pods[uid], planned) or not self._is_still_to_come(uid)
+        pod = self._live.pods[uid]
+        stands = foresight.is_open(pod, planned.node) and foresight.keep(pod, planned)
+        return stands or uid in self._spent or not self._is_still_to_come(uid)
+
+    async def _count_others(self, foresight: Foresight, queue: list[Pod]) -> None:
+        """Count what pods would take that have a node to try which we did not tell them."""
+        others = [
+            pod for pod in queue if pod.nominated and not pod.preempts_on and pod.uid not in self._planned
+        ]
+        for place, pod in enumerate(others, start=1):
+            known, node = self._found.get(pod.uid), pod.nominated or ""
+            if known is not None and foresight.keep(pod, known):
+                continue
+            if place % _BREATH == 0:
+                await asyncio.sleep(0)
+            planned = foresight.place_on(pod, node)
+            if planned is not None:
+                self._found[pod.uid] = planned
 
     async def _nominate(self, pod: Pod, planned: Reservation) -> None:
         """Write one nomination, unless the pod's turn came meanwhile."""
         async with self._slots:
-            if not self._leads() or not self._is_still_to_come(pod.uid):
+            if self._rests() or not self._leads() or not self._may_be_told(pod.uid):
                 return
             over = self._under_way[pod.uid] = asyncio.Event()
             try:
@@ -221,15 +254,34 @@ class Nominator:
                 del self._under_way[pod.uid]
                 over.set()
 
+    def _may_be_told(self, uid: str) -> bool:
+        """Whether a pod, as it is now, has no node to try, or still the one that we told it."""
+        if not self._is_still_to_come(uid):
+            return False
+        pod, told = self._live.pods[uid], self._planned.get(uid)
+        renewed = told is not None and pod.nominated == told.node and pod.preempts_on is None
+        return renewed or _wants_a_hint(pod)
+
     def _take_answer(self, pod: Pod, planned: Reservation, stored: PodObject | Conflict | Unclear) -> None:
         if isinstance(stored, Conflict | Unclear):
             self._tallies.count(Happening.NOMINATIONS, "not written")
             self._log.debug("nominated.not", pod=pod.key, node=planned.node, problem=stored.detail)
+            if isinstance(stored, Unclear):
+                self._rest(stored.detail)
             return
         self._tallies.count(Happening.NOMINATIONS, "written")
         self._planned[pod.uid] = planned
         self._live.set_pod(stored)
         self._head_start.told(pod.uid)
+
+    def _rest(self, problem: str) -> None:
+        """Write nothing for a while: an API server with too much to do must not get more of it from us."""
+        if not self._rests():
+            self._log.warning("nominated.resting", seconds=_REST_S, problem=problem)
+        self._rests_until = self._clock() + _REST_S
+
+    def _rests(self) -> bool:
+        return self._clock() < self._rests_until
 
 
 def _wants_a_hint(pod: Pod) -> bool:

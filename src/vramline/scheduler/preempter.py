@@ -55,6 +55,8 @@ class _Refusal:
     at: float
     is_due: bool = True
     """Whether nothing was done about it yet."""
+    hint: str | None = None
+    """The node that the pod had been told to try."""
 
 
 def hear_filter(preempter: "Preempter", args: ExtenderArgs, result: ExtenderFilterResult) -> None:
@@ -119,7 +121,9 @@ class Preempter:
         """kube-scheduler was told whom to evict on these nodes: it chooses, evicts and nominates."""
         if nodes:
             self._refused.pop(pod_uid, None)
-            self._answered[pod_uid] = _Refusal(nodes, self._clock())
+            pod = self._live.pods.get(pod_uid)
+            hint = None if pod is None else pod.nominated
+            self._answered[pod_uid] = _Refusal(nodes, self._clock(), hint=hint)
 
     # ── what the leader does ─────────────────────────────────────────────────────────────────────
 
@@ -317,6 +321,8 @@ class Preempter:
         pod = self._live.pods.get(uid)
         if pod is None or pod.phase is not PodPhase.PENDING or self._clock() - answered.at > _REST_S:
             self._answered.pop(uid, None)
+        elif pod.nominated == answered.hint and self._clock() - answered.at < _QUIET_S:
+            return  # it has not chosen yet, or just the node that was a mere hint before
         elif pod.nominated in answered.nodes:
             why, version = f"kube-scheduler makes room on {pod.nominated}", self._live.version_of(uid)
             is_marked = pod.preempts_on == pod.nominated

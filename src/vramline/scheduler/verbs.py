@@ -143,7 +143,7 @@ class _Look:
             outcome=outcome,
             node=self._node if outcome is PodOutcome.BOUND else None,
             gpus=gpus,
-            nominated=self._pod.nominated,
+            nominated=None if self._pod.preempts_on else self._pod.nominated,
             explanation=explain_decision(self.alone, self.decide(), self._rules, most_nodes=1, why=False),
         )
 

@@ -101,8 +101,10 @@ def _hint_of(pod: Pod | None, records: list[DecisionRecord]) -> str:
     """Say which node kube-scheduler was told to try first; a pod for which others left is another story."""
     if pod is not None and pod.phase is PodPhase.PENDING:
         return "" if pod.nominated is None or pod.preempts_on else say_hint(pod.nominated, None)
-    bound = records[0] if records else None
-    return "" if bound is None or bound.nominated is None else say_hint(bound.nominated, bound.node)
+    last = records[0] if records else None
+    if last is None or last.nominated is None or last.node is None:
+        return ""
+    return say_hint(last.nominated, last.node) if pod is None or last.pod_uid == pod.uid else ""
 
 
 def say_ask(ask: Ask) -> str:

@@ -8,9 +8,10 @@ Rules read the arrays through `GpuColumns.<name>`, which are views cut to the ro
 block that counts is noted in `changes`, so that whoever has seen the block before knows.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,10 +30,11 @@ from vramline.model.counts import (
     is_limited,
     look_at,
 )
-from vramline.model.gpu import Health, PhysicalGpu
+from vramline.model.gpu import PhysicalGpu
 from vramline.model.law import promise_of
 from vramline.model.observation import Observation, Unknown
-from vramline.model.reason import CODE_OF, FITS, Reason
+from vramline.model.reason import CODE_OF, Reason
+from vramline.model.sorts import OF_SORT, CardKind, CardSort, static_code
 from vramline.units import Mib
 
 __all__ = ["ALL_CORES", "NEVER", "NODE_MODES", "NO_LIMIT", "Block", "CardKind", "GpuColumns"]
@@ -71,31 +73,7 @@ _FIELDS: dict[str, npt.DTypeLike] = {
 }
 
 
-class CardKind(NamedTuple):
-    """What cards have in common to which every ask means the same."""
-
-    promise: int
-    slots: int
-    model: str
-
-
-class _Sort(NamedTuple):
-    """What only a card itself decides of its row."""
-
-    promise: int
-    kind: int
-    slots: int
-    unified: bool
-    numa: int
-    model: int
-    static_code: int
-
-
-_STATIC = _Sort._fields
-_OF_SORT = attrgetter(
-    *("total", "reserved", "slots", "model", "numa", "unified", "health", "cordoned", "mig")
-)
-"""All of a card that its `_Sort` follows from."""
+_BY_UUID = attrgetter("uuid")
 
 
 class Block:
@@ -263,21 +241,29 @@ class GpuColumns:
             self._straight = (self.layout, nodes, straight)
         return self._straight[2]
 
-    def add_block(self, node: int, gpus: tuple[PhysicalGpu, ...], margin: Mib) -> int:
-        """Give a node rows for its cards (at least one) and return the block's number."""
+    def add_blocks(self, wanted: Sequence[tuple[int, tuple[PhysicalGpu, ...]]], margin: Mib) -> list[int]:
+        """Give nodes (by number) rows for their cards, at least one each; return the blocks' numbers."""
+        if not wanted:
+            return []
+        names = [gpu.uuid for _, gpus in wanted for gpu in gpus]
+        if len({*names}) != len(names) or not self.row_of.keys().isdisjoint(names):
+            raise InvariantError("a card is on two nodes")
         self.layout = object()
-        waiting = self._idle.get(len(gpus))
-        number = waiting.pop() if waiting else self._append_block(len(gpus))
-        block = self.blocks[number]
-        block.node = node
-        block.gpus = tuple(sorted(gpus, key=attrgetter("uuid")))
-        self._node_of_block[number] = node
-        self.changes.note(number)
-        rows = range(block.start, block.start + block.width)
-        self.row_of.update(zip((gpu.uuid for gpu in block.gpus), rows, strict=True))
-        self._gpu_at[rows.start : rows.stop] = block.gpus
-        self._write_static(slice(rows.start, rows.stop), block.gpus, margin)
-        return number
+        numbers = [self._take_block(node, gpus) for node, gpus in wanted]
+        blocks = [self.blocks[number] for number in numbers]
+        cards = [gpu for block in blocks for gpu in block.gpus]
+        rows = [row for block in blocks for row in range(block.start, block.start + block.width)]
+        self.row_of.update(zip([gpu.uuid for gpu in cards], rows, strict=True))
+        for row, gpu in zip(rows, cards, strict=True):
+            self._gpu_at[row] = gpu
+        where, at = np.array(numbers, dtype=np.int64), np.array(rows, dtype=np.int64)
+        self._node_of_block[where] = [node for node, _ in wanted]
+        self._starts[where] = [block.start for block in blocks]
+        self._widths[where] = [block.width for block in blocks]
+        self._arrays["block"][at] = where.repeat(self._widths[where])
+        self.changes.note_all(where)
+        self._write_static(at, cards, margin)
+        return numbers
 
     def drop_block(self, number: int) -> None:
         """Take a node's rows out of service and keep them for another node of the same width."""
@@ -372,38 +358,37 @@ class GpuColumns:
             return np.zeros(0, dtype=np.int64)
         return np.minimum.reduceat(values, self.starts)
 
-    def _write_static(self, rows: slice, gpus: tuple[PhysicalGpu, ...], margin: Mib) -> None:
-        """Write what only the cards themselves decide; the cards of a node are mostly of one sort."""
-        told = [_OF_SORT(gpu) for gpu in gpus]
-        if told.count(told[0]) == len(told):
-            sorts = [self._sort_of(gpus[0], margin)]
-            for name, value in zip(_STATIC, sorts[0], strict=True):
-                self._arrays[name][rows] = value
-        else:
-            sorts = [self._sort_of(gpu, margin) for gpu in gpus]
-            for name, column in zip(_STATIC, zip(*sorts, strict=True), strict=True):
-                self._arrays[name][rows] = column
+    def _write_static(self, rows: npt.NDArray[np.int64], gpus: Sequence[PhysicalGpu], margin: Mib) -> None:
+        """Write what only the cards themselves decide; cards next to each other are mostly of one sort."""
+        sorts, times = [], []
+        for _, alike in groupby(gpus, key=OF_SORT):
+            gpu, *others = alike
+            sorts.append(self._sort_of(gpu, margin))
+            times.append(1 + len(others))
+        static = np.array(sorts, dtype=np.int64).repeat(times, axis=0)
+        for place, name in enumerate(CardSort._fields):
+            self._arrays[name][rows] = static[:, place]
         self.has_unified = self.has_unified or any(each.unified for each in sorts)
         self._arrays["node_mode"][rows] = 0
 
-    def _sort_of(self, gpu: PhysicalGpu, margin: Mib) -> "_Sort":
+    def _sort_of(self, gpu: PhysicalGpu, margin: Mib) -> CardSort:
         """Return what is written of a card whatever is on it."""
         promise = promise_of(gpu, margin)
-        return _Sort(
+        return CardSort(
             promise,
             self._kind_of(promise, gpu),
             gpu.slots or 1,
             gpu.unified,
             -1 if gpu.numa is None else gpu.numa,
             self._intern(gpu.model),
-            _static_code(gpu),
+            static_code(gpu),
         )
 
     def set_static_code(self, number: int, code: int | None) -> None:
         """Refuse every card of a block with one code, or (None) let each card speak for itself again."""
         block = self.blocks[number]
         codes = self._arrays["static_code"][block.start : block.start + block.width]
-        new = [_static_code(gpu) if code is None else code for gpu in block.gpus]
+        new = [static_code(gpu) if code is None else code for gpu in block.gpus]
         if codes.tolist() != new:
             codes[:] = new
             self.layout = object()
@@ -435,6 +420,14 @@ class GpuColumns:
         self.kinds.append(kind)
         return len(self.kinds) - 1
 
+    def _take_block(self, node: int, gpus: tuple[PhysicalGpu, ...]) -> int:
+        """Return a block for a node: one that waits for as many cards, or a new one."""
+        waiting = self._idle.get(len(gpus))
+        number = waiting.pop() if waiting else self._append_block(len(gpus))
+        block = self.blocks[number]
+        block.node, block.gpus = node, tuple(sorted(gpus, key=_BY_UUID))
+        return number
+
     def _append_block(self, width: int) -> int:
         number = len(self.blocks)
         if self._size + width > len(self._gpu_at):
@@ -447,8 +440,6 @@ class GpuColumns:
             self._starts = np.concatenate([self._starts, np.zeros_like(self._starts)])
             self._widths = np.concatenate([self._widths, np.zeros_like(self._widths)])
             self._node_of_block = np.concatenate([self._node_of_block, np.zeros_like(self._node_of_block)])
-        self._starts[number], self._widths[number] = self._size, width
-        self._arrays["block"][self._size : self._size + width] = number
         self.blocks.append(Block(self._size, width))
         self._size += width
         for name in self._cut:
@@ -490,11 +481,3 @@ _SOME_BLOCK = Block(0, 0)
 
 def _no_rows() -> dict[str, npt.NDArray[Any]]:
     return {name: np.zeros(64, dtype=dtype) for name, dtype in _FIELDS.items()}
-
-
-def _static_code(gpu: PhysicalGpu) -> int:
-    if gpu.mig:
-        return CODE_OF[Reason.MIG_PARTITIONED]
-    if gpu.health is not Health.HEALTHY:
-        return CODE_OF[Reason.UNHEALTHY_GPU]
-    return CODE_OF[Reason.CORDONED_GPU] if gpu.cordoned else FITS

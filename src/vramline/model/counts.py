@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,9 +124,10 @@ def look_at(gpu: PhysicalGpu, observation: Observation | None) -> Look:
 
 def count_cards(cards: OnCards, margin: Mib) -> dict[str, npt.NDArray[Any]]:
     """Return by column what `figures_of` and `look_at` say of many cards, by the same law."""
-    sums = Sums(*_columns(map(sum_up, cards.claims, cards.seen)))
-    used, at, void_at, utilization = _columns(map(_seen_in, cards.seen), np.float64)
-    total, usable, slots, sharers, cores = _columns(map(_told_of, cards.gpus, cards.claims))
+    sums = Sums(*_columns(map(sum_up, cards.claims, cards.seen), len(Sums._fields)))
+    used, at, void_at, utilization = _columns(map(_seen_in, cards.seen), len(_NOT_LOOKED), np.float64)
+    total, usable, slots, all_cores = _columns(map(_told_of, cards.gpus), 4)
+    sharers, cores = _columns(map(_shared_by, cards.claims), 2)
     requested, is_seen = np.array(cards.requested, dtype=np.int64), used != _NOT_TOLD
     unmanaged, _ = balance(used.astype(np.int64), sums, margin, requested, most=np.maximum, least=np.minimum)
     promise, claimed, held = usable - margin, sums.claimed + requested, sums.held + requested
@@ -139,7 +141,7 @@ def count_cards(cards: OnCards, margin: Mib) -> dict[str, npt.NDArray[Any]]:
         np.where(is_seen, promise - held - unmanaged, free_books),
         np.where(is_seen, unmanaged, 0),
         np.where(slots == NO_LIMIT, NO_LIMIT, slots - sharers),
-        cores,
+        all_cores - cores,
         sharers,
     )
     looks = (
@@ -153,10 +155,14 @@ def count_cards(cards: OnCards, margin: Mib) -> dict[str, npt.NDArray[Any]]:
 
 _NOT_TOLD = -1.0
 _NOT_LOOKED = (_NOT_TOLD, NEVER, NEVER, math.nan)
+_NOBODY = (0, 0)
 
 
-def _columns(rows: Iterable[tuple[float, ...]], dtype: npt.DTypeLike = np.int64) -> list[npt.NDArray[Any]]:
-    return [np.array(column, dtype=dtype) for column in zip(*rows, strict=True)]
+def _columns(
+    rows: Iterable[tuple[float, ...]], width: int, dtype: npt.DTypeLike = np.int64
+) -> npt.NDArray[Any]:
+    """Return rows of this width, one column after the other."""
+    return np.fromiter(chain.from_iterable(rows), dtype=dtype).reshape(-1, width).T.copy()
 
 
 def _seen_in(seen: Observation | None) -> tuple[float, ...]:
@@ -172,10 +178,13 @@ def _seen_in(seen: Observation | None) -> tuple[float, ...]:
     )
 
 
-def _told_of(gpu: PhysicalGpu, claims: tuple[Claim, ...]) -> tuple[int, ...]:
-    """Return the total, what is usable, the limit of sharers, how many there are, and cores left."""
-    total, reserved, cores = gpu.total, gpu.reserved, gpu.cores
-    if claims:
-        cores -= sum([claim.cores for claim in claims])
+def _told_of(gpu: PhysicalGpu) -> tuple[int, ...]:
+    """Return the total, what is usable, the limit of sharers, and the compute that may be promised."""
+    total, reserved, slots = gpu.total, gpu.reserved, gpu.slots
     usable = total if isinstance(reserved, Unknown) else total - reserved
-    return total, usable, NO_LIMIT if gpu.slots is None else gpu.slots, len(claims), cores
+    return total, usable, NO_LIMIT if slots is None else slots, gpu.cores
+
+
+def _shared_by(claims: tuple[Claim, ...]) -> tuple[int, int]:
+    """Return how many claims there are on a card, and the compute that they take."""
+    return (len(claims), sum([claim.cores for claim in claims])) if claims else _NOBODY

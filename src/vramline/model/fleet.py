@@ -16,17 +16,18 @@ import numpy.typing as npt
 from vramline.errors import InvariantError
 from vramline.model.claim import Claim, ClaimEvent, ClaimState, next_state
 from vramline.model.columns import GpuColumns
-from vramline.model.counts import CardCount, OnCards, count_cards
+from vramline.model.counts import CardCount
 from vramline.model.gpu import PhysicalGpu
 from vramline.model.host import HostColumns
-from vramline.model.law import Account, requested_beyond, take_account
+from vramline.model.law import Account, take_account
 from vramline.model.ledger import CardLimits, Ledger, Reservation
 from vramline.model.mix import Mix
 from vramline.model.node import Node, NodeProblem
 from vramline.model.observation import Observation, ObservationSource, Unknown
-from vramline.model.places import NOT_HERE, NumberOf, Place, code_of
+from vramline.model.places import NOT_HERE, NodeNumbers, Place, code_of
 from vramline.model.ranks import Ranks, rank_nodes
 from vramline.model.reason import CODE_OF, Reason
+from vramline.model.recount import Books, count_again
 from vramline.model.release import ReleaseProof, prove_release
 from vramline.units import Mib
 
@@ -62,16 +63,10 @@ class Fleet:
         self.remembered: dict[str, Any] = {}
         """What `decide` keeps to be quick; nothing else depends on it, and each says by itself for what state
         of the fleet it holds. `fork()` of each returns the same for a copy of the fleet."""
-        self.names_version = 0
-        """Grows when a node gets a number or loses it."""
         self._places: dict[str, Place] = {}
-        self._numbers: list[str | None] = []
-        self._number_of = NumberOf()
-        self._idle_numbers: list[int] = []
+        self._numbers = NodeNumbers()
         self._observations: dict[str, Observation] = {}
         self._requests: dict[str, Mapping[str, Mib]] = {}
-        self._asked: tuple[str, ...] = ()
-        self._answered = np.zeros(0, dtype=np.int64)
         self._picture: tuple[str, int, Fleet] | None = None
         self._uncounted: set[str] = set()
         self._gathered: set[str] | None = None
@@ -85,8 +80,7 @@ class Fleet:
         copy.mix, copy.hosts, copy.thinks_in_steps = self.mix, self.hosts, self.thinks_in_steps
         copy.remembered = {name: each.fork() for name, each in self.remembered.items()}
         copy._places = {name: place.copy() for name, place in self._places.items()}
-        copy._numbers, copy._idle_numbers = list(self._numbers), list(self._idle_numbers)
-        copy._number_of = NumberOf(self._number_of)
+        copy._numbers = self._numbers.copy()
         copy._observations, copy._requests = dict(self._observations), dict(self._requests)
         return copy
 
@@ -108,7 +102,7 @@ class Fleet:
         if "prospects" in self.remembered:
             alone.remembered["prospects"] = self.remembered["prospects"]
         alone.hosts = None if self.hosts is None else self.hosts.only(place.number)
-        alone._numbers, alone._number_of = [name], NumberOf({name: 0})
+        alone._numbers = NodeNumbers((name,))
         alone._places[name] = Place(0, place.node)
         alone._places[name].block = None if place.block is None else 0
         self._picture = name, self.generation, alone
@@ -124,7 +118,12 @@ class Fleet:
     @property
     def node_count(self) -> int:
         """Length of arrays indexed by node number; numbers of nodes that left are among them."""
-        return len(self._numbers)
+        return len(self._numbers.names)
+
+    @property
+    def names_version(self) -> int:
+        """Grows when a node gets a number or loses it."""
+        return self._numbers.version
 
     def node(self, name: str) -> Node | None:
         """Return a node by name."""
@@ -141,18 +140,15 @@ class Fleet:
 
         The same tuple again, while no node came or left, costs nothing.
         """
-        if names is not self._asked:
-            numbers = np.fromiter(map(self._number_of.__getitem__, names), dtype=np.int64, count=len(names))
-            self._asked, self._answered = tuple(names), numbers
-        return self._answered
+        return self._numbers.of(names)
 
     def names_by_number(self) -> Sequence[str | None]:
         """Return every node's name; None: nobody has this number now. Not to be written to."""
-        return self._numbers
+        return self._numbers.names
 
     def name_of(self, number: int) -> str:
         """Return the name of a node by its index."""
-        name = self._numbers[number]
+        name = self._numbers.names[number]
         if name is None:
             raise InvariantError(f"node number {number} is not in use")
         return name
@@ -180,13 +176,13 @@ class Fleet:
     def ranks(self) -> Ranks:
         """Return the stable order of all nodes."""
         if self._ranks is None:
-            self._ranks = rank_nodes(self._numbers)
+            self._ranks = rank_nodes(self._numbers.names)
         return self._ranks
 
     def node_codes(self) -> npt.NDArray[np.int8]:
         """Return, by node number, FITS or why no GPU ask at all can go to the node. Not to be written to."""
         if self._node_codes is None:
-            codes = np.full(len(self._numbers), CODE_OF[Reason.NOT_A_CANDIDATE], dtype=np.int8)
+            codes = np.full(self.node_count, CODE_OF[Reason.NOT_A_CANDIDATE], dtype=np.int8)
             for place in self._places.values():
                 codes[place.number] = code_of(place.node)
             self._node_codes = codes
@@ -194,27 +190,40 @@ class Fleet:
 
     def set_node(self, node: Node) -> None:
         """Add a node or replace what is known of it. Claims and observations of its cards stay."""
-        self.generation += 1
         owner = self.owner_of_any(node)
         if owner is not None:
             raise InvariantError(f"GPU {owner.uuid} is on {owner.node} and on {node.name}")
         place = self._places.get(node.name)
         if place is None:
-            place = self._places[node.name] = Place(self._new_number(node.name), node)
-            self._ranks = self._node_codes = None
-        elif place.block is not None and place.node.gpus != node.gpus:
+            self.add_nodes((node,))
+            return
+        self.generation += 1
+        if place.block is not None and place.node.gpus != node.gpus:
             self.columns.drop_block(place.block)
             place.block = None
         if code_of(place.node) != code_of(node):
             self._node_codes = None
         had_problem, place.node = place.node.problem is not None, node
         if node.gpus and place.block is None:
-            place.block = self.columns.add_block(place.number, node.gpus, self.margin)
-            self._recount(gpu.uuid for gpu in node.gpus)
+            self._give_rows((place,))
         if had_problem or node.problem is not None:
             self._write_problem(place)
         if place.block is not None:
             self.columns.set_node_mode(place.block, node.realtime, enabled=node.realtime_enabled)
+
+    def add_nodes(self, nodes: Sequence[Node]) -> None:
+        """Add nodes that are not here, with cards that nobody else has."""
+        self.generation += 1
+        self._ranks = self._node_codes = None
+        places = list(map(Place, self._numbers.give([node.name for node in nodes]), nodes))
+        self._places.update((place.node.name, place) for place in places)
+        self._give_rows([place for place in places if place.node.gpus])
+        for place in places:
+            node = place.node
+            if node.problem is not None:
+                self._write_problem(place)
+            if place.block is not None and (node.realtime is not None or node.realtime_enabled):
+                self.columns.set_node_mode(place.block, node.realtime, enabled=node.realtime_enabled)
 
     def freeze(self, name: str, problem: NodeProblem) -> None:
         """Stop handing out a node's GPUs. The first problem of a node is the one it keeps."""
@@ -231,11 +240,7 @@ class Fleet:
         for gpu in place.node.gpus:
             self._observations.pop(gpu.uuid, None)
         self._requests.pop(name, None)
-        self._numbers[place.number] = None
-        self._asked, self._answered = (), np.zeros(0, dtype=np.int64)
-        del self._number_of[name]
-        self.names_version += 1
-        self._idle_numbers.append(place.number)
+        self._numbers.take_back(name)
         self._ranks = None
         self._node_codes = None
 
@@ -284,12 +289,14 @@ class Fleet:
 
     def observe_all(self, seen: Mapping[str, Observation]) -> None:
         """Take in looks at many cards."""
-        new = [uuid for uuid in seen if uuid not in self._observations]
-        for uuid in seen.keys() - new:
-            self.observe(uuid, seen[uuid])
+        new = seen
+        if not self._observations.keys().isdisjoint(seen):
+            new = {uuid: look for uuid, look in seen.items() if uuid not in self._observations}
+            for uuid in seen.keys() - new.keys():
+                self.observe(uuid, seen[uuid])
         if new:
             self.generation += 1
-            self._observations.update((uuid, seen[uuid]) for uuid in new)
+            self._observations.update(new)
             self._recount(new)
 
     def show(self, uuid: str, observation: Observation) -> None:
@@ -450,19 +457,9 @@ class Fleet:
                 self.columns.write_count(self._count(row), seen=seen)
 
     def _count_all(self) -> None:
-        row_of, uuids, self._uncounted = self.columns.row_of, self._uncounted, set()
-        rows = sorted(row_of[uuid] for uuid in uuids if uuid in row_of)
-        if not rows:
-            return
-        gpus = [self.columns.card(row) for row in rows]
-        claims = [self.ledger.of_card(gpu.uuid) for gpu in gpus]
-        seen = [self._observations.get(gpu.uuid) for gpu in gpus]
-        requested = [
-            requested_beyond(on_card, self.requests_on(gpu.node)) if gpu.unified else 0
-            for gpu, on_card in zip(gpus, claims, strict=True)
-        ]
-        counts = count_cards(OnCards(gpus, claims, seen, requested), self.margin)
-        self.columns.write_counts(np.array(rows, dtype=np.int64), counts)
+        uuids, self._uncounted = self._uncounted, set()
+        books = Books(self.ledger, self._observations, self._requests, self.margin)
+        count_again(self.columns, uuids, books)
 
     def _count(self, row: int) -> CardCount:
         gpu = self.columns.card(row)
@@ -487,14 +484,9 @@ class Fleet:
                 place.block, None if problem is None else CODE_OF[Reason(problem.kind.value)]
             )
 
-    def _new_number(self, name: str) -> int:
-        if self._idle_numbers:
-            number = self._idle_numbers.pop()
-            self._numbers[number] = name
-        else:
-            number = len(self._numbers)
-            self._numbers.append(name)
-        self._number_of[name] = number
-        self.names_version += 1
-        self._asked, self._answered = (), np.zeros(0, dtype=np.int64)
-        return number
+    def _give_rows(self, places: Sequence[Place]) -> None:
+        """Give nodes that have cards rows for them."""
+        wanted = [(place.number, place.node.gpus) for place in places]
+        for place, block in zip(places, self.columns.add_blocks(wanted, self.margin), strict=True):
+            place.block = block
+        self._recount([gpu.uuid for place in places for gpu in place.node.gpus])

@@ -135,8 +135,14 @@ class Sums(NamedTuple, Generic[N]):
     """1: every process could be measured and attributed; 0: not all, or they are not listed."""
 
 
+_NOTHING = Sums(0, 0, 0, 0, 0, 0, 0)
+_NOTHING_RUNS = _NOTHING._replace(complete=1)
+
+
 def sum_up(claims: tuple[Claim, ...], observation: Observation | None) -> tuple[int, ...]:
     """Add up claims and processes of one card, and return the fields of `Sums`."""
+    if not claims and (observation is None or observation.processes == ()):
+        return _NOTHING if observation is None else _NOTHING_RUNS
     claimed = claimed_releasing = held = held_releasing = managed = listed = complete = 0
     used_by_pod: dict[str, int] = {}
     if observation is not None and not isinstance(observation.processes, Unknown):

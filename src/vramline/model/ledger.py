@@ -74,6 +74,10 @@ class Ledger:
         found = self._by_card.get(uuid)
         return tuple(found.values()) if found else ()
 
+    def of_cards(self, uuids: Iterable[str]) -> list[tuple[Claim, ...]]:
+        """Return the claims on each of many cards."""
+        return [tuple(found.values()) if found else () for found in map(self._by_card.get, uuids)]
+
     def of_pod(self, pod_uid: str) -> tuple[Claim, ...]:
         """Return the claims of one pod."""
         return tuple(self._by_pod.get(pod_uid, {}).values())

@@ -1,6 +1,6 @@
 """Nodes to be read once, while everything comes at once: at the end, or while pods are yet to come."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from vramline.model.fleet import Fleet
 
@@ -42,23 +42,26 @@ class Backlog:
         if self._names is not None:
             self._names.update(names)
 
-    def read_ahead(self, fleet: Fleet, place: Callable[[str], None]) -> Iterator[None]:
+    def read_ahead(self, fleet: Fleet, place: Callable[[Sequence[str]], None]) -> Iterator[None]:
         """Read nodes that are known already, some at every step, until there are no more, or `finish`."""
         while left := (self._names or set()) - self._placed:
             for names in _some_of(left):
                 if self._names is not None:
                     with fleet.gathering(counts=False):
-                        for name in names:
-                            place(name)
+                        place(names)
                     self._placed.update(names)
                     yield
 
-    def finish(self, fleet: Fleet, read: Callable[[str], None], settle: Callable[[str], None]) -> None:
-        """Collect no more, and read all nodes; of those read ahead, `settle` who is on them."""
+    def finish(
+        self, fleet: Fleet, place: Callable[[Sequence[str]], None], settle: Callable[[str], None]
+    ) -> None:
+        """Collect no more, read the nodes that were not read ahead, and `settle` of each who is on it."""
         names, placed, self._names, self._placed = self._names or set(), self._placed, None, set()
         with fleet.gathering():
+            for some in _some_of(names - placed):
+                place(some)
             for name in sorted(names):
-                (settle if name in placed else read)(name)
+                settle(name)
 
 
 def _some_of(names: set[str]) -> Iterator[list[str]]:

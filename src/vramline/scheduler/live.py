@@ -11,12 +11,11 @@ import msgspec
 
 from vramline.decide.adoption import adopt_bound_pod, adopt_pods
 from vramline.decide.whatif import copy_without_pods
-from vramline.errors import RequestError
 from vramline.model.ask import Ask
 from vramline.model.claim import Claim, ClaimState
 from vramline.model.fleet import DEFAULT_MARGIN, Fleet, Released
 from vramline.model.ledger import Reservation
-from vramline.model.node import Node, NodePool, NodeProblem, ProblemKind
+from vramline.model.node import NodePool, NodeProblem, ProblemKind
 from vramline.model.pod import Pod, PodPhase
 from vramline.model.rules import Rules, rules_for
 from vramline.scheduler.advances import Advances
@@ -26,14 +25,14 @@ from vramline.scheduler.crowd import Crowd
 from vramline.scheduler.newcomers import find_newcomers
 from vramline.scheduler.nominees import Nominees
 from vramline.scheduler.own_doing import OwnDoing
-from vramline.scheduler.owners import without_cards_of_others
+from vramline.scheduler.placing import Placing
 from vramline.scheduler.sightings import Sightings
 from vramline.scheduler.stored_ledgers import StoredLedgers, is_older
 from vramline.units import Mib
 from vramline.wire import keys
 from vramline.wire.kubernetes import NodeObject, PodObject
 from vramline.wire.ledger_v1alpha1 import GpuLedger
-from vramline.wire.nodes import observations_in, read_node, same_inventory
+from vramline.wire.nodes import same_inventory
 from vramline.wire.pods import PodSighting, read_sighting
 from vramline.wire.report_v1alpha1 import GpuReport
 
@@ -67,8 +66,6 @@ class LiveState:
         """Until every pod was listed once, a claim whose pod is not known simply stays."""
         self._clock = clock
         self.backlog = Backlog()
-        self._node_objects: dict[str, NodeObject] = {}
-        self._reports: dict[str, GpuReport] = {}
         self._ledgers = StoredLedgers()
         self._pods: dict[str, Pod] = {}
         self._versions: dict[str, str] = {}
@@ -81,6 +78,7 @@ class LiveState:
             self.fleet, self._ledgers, self._pods, self._under_way, self._claims_stored_for
         )
         self._crowd = Crowd(self.fleet)
+        self._placing = Placing(self.fleet, self.sightings, self._crowd, pool)
         self.nominees = Nominees(rules)
         self._advances = Advances()
         self._moments = PodMoments()
@@ -139,29 +137,29 @@ class LiveState:
 
     def set_node(self, node: NodeObject) -> None:
         """A node joined or changed."""
-        self._node_objects[node.name] = node
+        self._placing.objects[node.name] = node
         self._read_node(node.name)
 
     def drop_node(self, name: str) -> None:
         """A node left. Its ledger is kept: its pods may come back with it."""
-        self._node_objects.pop(name, None)
+        self._placing.objects.pop(name, None)
         self.sightings.forget(name)
-        self._forget_node(name)
+        self._placing.forget(name)
 
     def set_report(self, report: GpuReport) -> None:
         """An agent reported. What it saw on cards that are known already changes nothing but that."""
-        report, known = self.sightings.date(report), self._reports.get(report.node)
-        self._reports[report.node] = report
+        report, known = self.sightings.date(report), self._placing.reports.get(report.node)
+        self._placing.reports[report.node] = report
         if known is not None and same_inventory(known, report):
             self.sightings.take_report(report)
-        elif report.node in self._node_objects:
+        elif report.node in self._placing.objects:
             self._read_node(report.node)
 
     def drop_report(self, name: str) -> None:
         """A report was deleted."""
-        self._reports.pop(name, None)
+        self._placing.reports.pop(name, None)
         self.sightings.forget(name)
-        if name in self._node_objects:
+        if name in self._placing.objects:
             self._read_node(name)
 
     def set_ledger(self, ledger: GpuLedger) -> None:
@@ -245,11 +243,11 @@ class LiveState:
         """All four kinds were listed, and `backlog` knows about which nodes."""
         self._crowd.count()
         settle = self._rebuild if self.fleet.ledger.version else self._settle
-        self.backlog.finish(self.fleet, self._read_node, settle)
+        self.backlog.finish(self.fleet, self._placing.place_all, settle)
 
     def read_ahead(self) -> Iterator[None]:
         """Read nodes before all is listed, some at every step. Who is on them counts from the end on."""
-        return self.backlog.read_ahead(self.fleet, self._place_node)
+        return self.backlog.read_ahead(self.fleet, self._placing.place_all)
 
     def finish_listing_pods(self) -> None:
         """Every pod is known now: claims of pods that are not there are on their way out."""
@@ -359,39 +357,8 @@ class LiveState:
 
     def _read_node(self, name: str) -> None:
         if not self.backlog.takes(name, changed=True):
-            self._place_node(name)
+            self._placing.place(name)
             self._rebuild(name)
-
-    def _place_node(self, name: str) -> None:
-        """Put a node into the fleet as its object and its report say, without what pods hold there."""
-        document = self._node_objects.get(name)
-        if document is None:
-            return
-        labels = document.metadata.labels or {}
-        if self.pool is not None and labels.get(self.pool.key) != self.pool.value:
-            self._forget_node(name)
-            return
-        report = self._reports.get(name)
-        try:
-            reading = read_node(document, report)
-            node, seen = reading.node, reading.observations
-        except RequestError as error:
-            seen = observations_in(report) if report is not None else {}
-            node = Node(name=name, problem=NodeProblem(ProblemKind.UNKNOWN_INVENTORY, str(error)))
-        node = without_cards_of_others(self.fleet, node)
-        known = self.fleet.node(name)
-        if known is not None:
-            self.fleet.clear_claims_of_node(name)
-        if known != node:
-            self.sightings.freed.add(name)
-        self.fleet.set_node(node)
-        self._crowd.set_node(node)
-        (self.sightings.take_first if known is None else self.sightings.take_told)(name, seen)
-
-    def _forget_node(self, name: str) -> None:
-        if self.fleet.node(name) is not None:
-            self.fleet.clear_claims_of_node(name)
-            self.fleet.remove_node(name)
 
     def _rebuild(self, name: str) -> None:
         """Derive a node's claims anew."""

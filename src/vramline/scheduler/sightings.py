@@ -66,11 +66,14 @@ class Sightings:
     def take_first(self, node: str, seen: Mapping[str, Observation]) -> None:
         """Look at the cards of a node that has just come; that something became known there is known."""
         there, told = self._fleet.node(node), self._told.setdefault(node, {})
-        told.update(
-            (uuid, look) for uuid, look in seen.items() if uuid not in told or told[uuid].at <= look.at
+        if told:
+            told.update({uuid: look for uuid, look in seen.items() if not _is_newer(told.get(uuid), look)})
+        else:
+            told.update(seen)
+        names = {gpu.uuid for gpu in there.gpus} if there is not None else set()
+        self._fleet.observe_all(
+            seen if seen.keys() <= names else {uuid: seen[uuid] for uuid in seen if uuid in names}
         )
-        names = [gpu.uuid for gpu in there.gpus] if there is not None else ()
-        self._fleet.observe_all({uuid: seen[uuid] for uuid in names if uuid in seen})
 
     def take_sample(self, sample: GpuReport, source: ObservationSource = ObservationSource.STREAM) -> int:
         """Look at cards through a stream's sample; return how many it names that its node does not have."""
@@ -148,6 +151,10 @@ class Sightings:
             fleet.observe(uuid, observation)
         if fleet.generation != generation and (not was_fresh or columns.free_observed[row] > before):
             self.freed.add(columns.card(row).node)
+
+
+def _is_newer(known: Observation | None, look: Observation) -> bool:
+    return known is not None and known.at > look.at
 
 
 def _busy(gpu: ReportedGpu) -> int | Unknown:

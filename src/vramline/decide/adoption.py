@@ -33,18 +33,18 @@ _NOTHING = GpuShare("", Mib(0))
 
 def claims_of(pod: Pod, shares: Iterable[GpuShare]) -> tuple[Claim, ...]:
     """Return the claims of a pod that is on its node already."""
-    key, state = pod.key, _STATES[pod.phase]
+    uid, key, state, started_at = pod.uid, pod.key, _STATES[pod.phase], pod.started_at
     ended_at = pod.ended_at if state is ClaimState.RELEASING else None
     return tuple(
         [
             Claim(
-                pod_uid=pod.uid,
+                pod_uid=uid,
                 pod=key,
                 gpu=share.uuid,
                 mib=share.mib,
                 cores=share.cores,
                 state=state,
-                started_at=pod.started_at,
+                started_at=started_at,
                 ended_at=ended_at,
             )
             for share in shares
@@ -142,8 +142,8 @@ def _named_cards(
 ) -> tuple[GpuShare, ...] | None:
     """Return the cards that a pod's evidence names, None where there is no evidence."""
     told = pod.allocation.gpus if pod.allocation is not None else ()
-    written = _shares_of(claims)
-    if told and written and told != written and _by_card(told) != _by_card(written):
+    written = _shares_of(claims) if not told or (claims and not _agree(told, claims)) else ()
+    if told and written:
         raise RequestError(
             subject=f"Pod {pod.key}",
             field="allocation",
@@ -169,8 +169,11 @@ def _named_cards(
     return shares or None
 
 
-def _by_card(shares: Iterable[GpuShare]) -> set[tuple[str, Mib]]:
-    return {(share.uuid, share.mib) for share in shares}
+def _agree(told: tuple[GpuShare, ...], claims: tuple[Claim, ...]) -> bool:
+    """Whether a pod's annotation and the ledger name the same memory on the same cards, in any order."""
+    if len(told) == len(claims) == 1:
+        return told[0].uuid == claims[0].gpu and told[0].mib == claims[0].mib
+    return {(each.uuid, each.mib) for each in told} == {(each.gpu, each.mib) for each in claims}
 
 
 def _at_worst(fleet: Fleet, pod: Pod, claims: tuple[Claim, ...]) -> tuple[GpuShare, ...]:

@@ -99,9 +99,17 @@ class Ledger:
 
     def adopt(self, claims: Iterable[Claim]) -> None:
         """Record claims without judging them. A claim of the same pod and card is replaced."""
+        by_card, by_pod = self._by_card, self._by_pod
         for claim in claims:
-            self._by_card.setdefault(claim.gpu, {})[claim.pod_uid] = claim
-            self._by_pod.setdefault(claim.pod_uid, {})[claim.gpu] = claim
+            uuid, pod_uid = claim.gpu, claim.pod_uid
+            if uuid in by_card:
+                by_card[uuid][pod_uid] = claim
+            else:
+                by_card[uuid] = {pod_uid: claim}
+            if pod_uid in by_pod:
+                by_pod[pod_uid][uuid] = claim
+            else:
+                by_pod[pod_uid] = {uuid: claim}
             self._note(claim)
             self.version += 1
 

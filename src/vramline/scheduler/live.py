@@ -392,13 +392,12 @@ class LiveState:
 
     def _counts(self, pod: Pod, stored: Mapping[str, tuple[Claim, ...]]) -> bool:
         """Whether a pod on a node may be believed to hold memory there."""
-        sealed = pod.allocation is not None and pod.allocation.origin == keys.ALLOCATION
         return (
-            self.adopts_all
-            or pod.uid in stored
-            or sealed
+            pod.uid in stored
+            or self.adopts_all
             or pod.holds_devices
             or pod.reserves_group is not None
+            or (pod.allocation is not None and pod.allocation.origin == keys.ALLOCATION)
         )
 
     def _holds(self, claim: Claim) -> bool:
@@ -410,7 +409,8 @@ class LiveState:
         claims, let_go = self.ledger_of(name).claims, self._ledgers.are_let_go(name)
         for claim in claims:
             if self._is_good(claim, name, let_go):
-                by_pod[claim.pod_uid] = (*by_pod.get(claim.pod_uid, ()), claim)
+                uid = claim.pod_uid
+                by_pod[uid] = (*by_pod[uid], claim) if uid in by_pod else (claim,)
         return by_pod
 
     def _claims_stored_for(self, uid: str, name: str) -> tuple[Claim, ...]:

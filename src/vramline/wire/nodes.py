@@ -63,6 +63,7 @@ _INVENTORY = (
 """What a report says of a card itself; the rest is what was seen on it."""
 _SHAPE = tuple(field for field in _INVENTORY if field != "uuid")
 _READ_SHAPE = attrgetter(*_SHAPE)
+_overwrite = msgspec.structs.force_setattr
 _CardShape = tuple[Any, ...]
 """What a report says of a card besides its name, in the order of `_SHAPE`."""
 _OF_CARDS = frozenset({keys.HAMI_REGISTER, keys.GPUS_PHYSICAL, keys.HAMI_CORDON})
@@ -153,8 +154,8 @@ def _find_cards(node: NodeObject, report: GpuReport | None, gfd: GfdLabels, devi
     name = node.name
     cards = [card.__copy__() for card in common.cards]  # type: ignore[attr-defined] # they were checked
     for card, gpu in zip(cards, report.gpus, strict=True):
-        msgspec.structs.force_setattr(card, "uuid", gpu.uuid)
-        msgspec.structs.force_setattr(card, "node", name)
+        _overwrite(card, "uuid", gpu.uuid)
+        _overwrite(card, "node", name)
     return _Found(cards=tuple(cards), source=common.source)
 
 
@@ -164,10 +165,10 @@ def _shape_of(node: NodeObject, report: GpuReport | None) -> tuple[_CardShape, .
         return None
     if node.metadata.annotations and not _OF_CARDS.isdisjoint(node.metadata.annotations):
         return None
-    names = {gpu.uuid for gpu in report.gpus}
-    if len(names) != len(report.gpus) or any(not name or "::" in name for name in names):
+    names = [gpu.uuid or "::" for gpu in report.gpus]
+    if len({*names}) != len(names) or "::" in "\n".join(names):
         return None
-    return tuple([_READ_SHAPE(gpu) for gpu in report.gpus])
+    return tuple(map(_READ_SHAPE, report.gpus))
 
 
 @lru_cache(maxsize=1024)
@@ -282,9 +283,11 @@ def _list_observations(report: GpuReport | None, node: str) -> tuple[dict[str, O
         return seen, ["the GpuReport has no status.observedAt, so that nothing in it counts as observed"]
     warnings = []
     for position, gpu in enumerate(report.gpus):
-        index = position if gpu.index is None else gpu.index
-        uuid = card_of(gpu.uuid or name_card(node, index))
-        seen.setdefault(uuid, observe(gpu, report.observed_at))
+        uuid = gpu.uuid or name_card(node, position if gpu.index is None else gpu.index)
+        if "::" in uuid:
+            uuid = card_of(uuid)
+        if uuid not in seen:
+            seen[uuid] = observe(gpu, report.observed_at)
         if gpu.used_mib is not None and gpu.used_mib > gpu.total_mib:
             warnings.append(f"{uuid} is reported to use {gpu.used_mib} MiB of {gpu.total_mib} MiB")
     return seen, warnings

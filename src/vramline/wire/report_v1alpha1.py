@@ -178,21 +178,23 @@ def observe(
     void_at: float = math.inf,
 ) -> Observation:
     """Return what the report saw on one card."""
-    listed = gpu.processes
+    used, listed, busy, warm = gpu.used_mib, gpu.processes, gpu.utilization_percent, gpu.temperature_c
+    processes = tuple([_observe_process(each) for each in listed]) if listed else ()
     return Observation(
         at=at,
-        used=NOT_REPORTED if gpu.used_mib is None else Mib(gpu.used_mib),
-        processes=NOT_REPORTED if listed is None else tuple([_observe_process(each) for each in listed]),
-        utilization_percent=NOT_REPORTED if gpu.utilization_percent is None else gpu.utilization_percent,
-        temperature_c=NOT_REPORTED if gpu.temperature_c is None else gpu.temperature_c,
+        used=NOT_REPORTED if used is None else Mib(used),
+        processes=NOT_REPORTED if listed is None else processes,
+        utilization_percent=NOT_REPORTED if busy is None else busy,
+        temperature_c=NOT_REPORTED if warm is None else warm,
         source=source,
         void_at=void_at,
     )
 
 
 def _observe_process(process: ReportedProcess) -> GpuProcess:
+    used, pod_uid = process.used_mib, process.pod_uid
     return GpuProcess(
         pid=process.pid,
-        used=NOT_REPORTED if process.used_mib is None else Mib(process.used_mib),
-        pod_uid=NOT_REPORTED if isinstance(process.pod_uid, UnsetType) else process.pod_uid,
+        used=NOT_REPORTED if used is None else Mib(used),
+        pod_uid=NOT_REPORTED if isinstance(pod_uid, UnsetType) else pod_uid,
     )

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Generic, TypeVar
 
 import msgspec
+import uvloop
 
 from vramline.errors import VramlineError
 from vramline.kube.client import KubeClient, Selection
@@ -169,7 +170,7 @@ def _serve(link: socket.socket, shared: int, target: Target, kinds: Sequence[Pac
         _let_go_of_all_but(link.fileno(), shared)
         os.nice(_STEP_BACK)
         with os.fdopen(shared, "wb") as file:
-            asyncio.run(_list_all(link, file, target, kinds))
+            uvloop.run(_list_all(link, file, target, kinds))
     except (OSError, VramlineError):
         pass  # the parent finds out, and asks by itself
     finally:

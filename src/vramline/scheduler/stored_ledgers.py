@@ -34,10 +34,10 @@ class StoredLedgers:
 
     def replace(self, ledger: GpuLedger, *, now: float) -> bool:
         """Take in a ledger; False: it says nothing new, because a watch lags behind or repeats itself."""
-        known = self[ledger.node]
+        known = self._ledgers.get(ledger.node, ledger)
         if is_older(ledger.resource_version, known.resource_version):
             return False
-        if ledger == known and ledger.node in self._ledgers:
+        if ledger.node in self._ledgers and ledger == known:
             return False
         stored = {claim.pod_uid for claim in ledger.claims}
         self._index(ledger.node, stored, now)

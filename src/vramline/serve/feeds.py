@@ -64,9 +64,10 @@ class Feeds:
             self._ahead = lambda: tasks.create_task(self._read_ahead())
             if self._binding is not None:
                 tasks.create_task(self._follow(BIND_REQUESTS, self._take_request))
-            tasks.create_task(self._follow(NODES, self._take_node))
-            tasks.create_task(self._follow(REPORTS, self._take_report))
-            tasks.create_task(self._follow(LEDGERS, self._take_ledger))
+            live = self._live
+            tasks.create_task(self._follow(NODES, self._take_node, _all_to(live.set_node)))
+            tasks.create_task(self._follow(REPORTS, self._take_report, _all_to(live.set_report)))
+            tasks.create_task(self._follow(LEDGERS, self._take_ledger, _all_to(live.set_ledger)))
             tasks.create_task(self._follow(POD_SIGHTINGS, self._take_pod, self._take_new_pods))
 
     async def _follow(
@@ -162,3 +163,13 @@ class Feeds:
                 binding.take_request(stored)
             case Deleted(key) | Unreadable(key=key) if binding is not None:
                 binding.drop_request(key.namespace, key.name)
+
+
+def _all_to(take: Callable[[T], None]) -> Callable[[list[Stored[T]]], None]:
+    """Return what hands on the content of each of many objects."""
+
+    def take_all(new: list[Stored[T]]) -> None:
+        for stored in new:
+            take(stored.value)
+
+    return take_all

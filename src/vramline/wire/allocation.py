@@ -1,5 +1,7 @@
 """`vramline.io/allocation`: the sealed annotation that says which cards a pod was given."""
 
+from typing import NoReturn
+
 import msgspec
 
 from vramline.errors import RequestError
@@ -79,7 +81,12 @@ def read_allocation(text: str, *, node: str, subject: str) -> Allocation:
 
 
 def _read_share(share: _Share, position: int, subject: str) -> GpuShare:
-    field = f"{_FIELD}.gpus[{position}]"
+    if not share.uuid or not 0 < share.mib <= MAX_MIB or not 0 <= share.cores <= 100:
+        _refuse_share(share, f"{_FIELD}.gpus[{position}]", subject)
+    return GpuShare(card_of(share.uuid), Mib(share.mib), share.cores)
+
+
+def _refuse_share(share: _Share, field: str, subject: str) -> NoReturn:
     if not share.uuid:
         raise RequestError(subject=subject, field=f"{field}.uuid", value="", problem="is empty")
     if not 0 < share.mib <= MAX_MIB:
@@ -90,12 +97,10 @@ def _read_share(share: _Share, position: int, subject: str) -> GpuShare:
             problem="is not an amount of memory",
             accepted=f"1 to {MAX_MIB}",
         )
-    if not 0 <= share.cores <= 100:
-        raise RequestError(
-            subject=subject,
-            field=f"{field}.cores",
-            value=share.cores,
-            problem="is not a percentage",
-            accepted="0 to 100",
-        )
-    return GpuShare(card_of(share.uuid), Mib(share.mib), share.cores)
+    raise RequestError(
+        subject=subject,
+        field=f"{field}.cores",
+        value=share.cores,
+        problem="is not a percentage",
+        accepted="0 to 100",
+    )

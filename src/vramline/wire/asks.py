@@ -74,7 +74,8 @@ def is_reservation_pod(meta: ObjectMeta) -> bool:
 
     A pod that Vramline admitted or bound is none, however it is labelled later.
     """
-    if not {keys.ASK, keys.ALLOCATION}.isdisjoint(meta.annotations or ()):
+    annotations = meta.annotations
+    if annotations and (keys.ASK in annotations or keys.ALLOCATION in annotations):
         return False
     labels = meta.labels or {}
     return labels.get(keys.KAI_APP_LABEL) in _RESERVATION_APPS and keys.KAI_GROUP_LABEL in labels

@@ -69,18 +69,20 @@ def ledger_in(document: LedgerDocument, subject: str = KIND) -> GpuLedger:
     check_version(document.api_version, subject=subject)
     spec = document.spec or _Spec()
     claims = tuple(
-        Claim(
-            pod_uid=claim.pod_uid,
-            pod=claim.pod,
-            gpu=card_of(uuid),
-            mib=Mib(claim.mib),
-            cores=claim.cores,
-            epoch=claim.epoch,
-            mode=claim.mode,
-            until=None if claim.until is None else seconds_of(claim.until),
-        )
-        for uuid, on_card in (spec.claims or {}).items()
-        for claim in on_card
+        [
+            Claim(
+                pod_uid=claim.pod_uid,
+                pod=claim.pod,
+                gpu=uuid,
+                mib=Mib(claim.mib),
+                cores=claim.cores,
+                epoch=claim.epoch,
+                mode=claim.mode,
+                until=None if claim.until is None else seconds_of(claim.until),
+            )
+            for uuid, on_card in _by_card(spec)
+            for claim in on_card
+        ]
     )
     _refuse_double_claims(claims, subject)
     return GpuLedger(
@@ -118,7 +120,13 @@ def encode_ledger(ledger: GpuLedger) -> dict[str, object]:
     }
 
 
+def _by_card(spec: _Spec) -> list[tuple[str, list[_Claim]]]:
+    return [(card_of(uuid), on_card) for uuid, on_card in (spec.claims or {}).items()]
+
+
 def _refuse_double_claims(claims: tuple[Claim, ...], subject: str) -> None:
+    if len({claim.pod_uid for claim in claims}) == len(claims):
+        return  # one a pod
     seen: set[tuple[str, str]] = set()
     for claim in claims:
         if (claim.gpu, claim.pod_uid) in seen:

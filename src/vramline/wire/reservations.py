@@ -36,6 +36,8 @@ def find_seals(annotations: Mapping[str, str]) -> tuple[str, ...]:
     What names none counts for nothing: anybody who may edit a pod can write it at any time, and nobody else
     must suffer for it. `check_tokens` refuses it when a pod is created.
     """
+    if keys.RESERVATION not in annotations:
+        return ()
     tokens = _tokens_in(annotations)
     return tuple(map(seal_of, tokens)) if _are_tokens(tokens) else ()
 

@@ -35,7 +35,7 @@ def read_time(text: str, *, subject: str, field: str) -> float:
 
 def seconds_of(moment: dt.datetime) -> float:
     """Return seconds since the epoch, to the microsecond."""
-    return (moment - _EPOCH).total_seconds()
+    return moment.timestamp()
 
 
 def moment_of(seconds: float) -> dt.datetime:

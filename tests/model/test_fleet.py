@@ -1,13 +1,19 @@
 """The fleet keeps columns, ledger and observations in step."""
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from builders import claim, fleet_of, gpu, node, observation, process
 from vramline.errors import InvariantError
 from vramline.model.fleet import NOT_HERE, Fleet
+from vramline.model.gpu import Health, PhysicalGpu
 from vramline.model.ledger import Reservation
-from vramline.model.node import NodeProblem, ProblemKind
+from vramline.model.node import Node, NodeProblem, ProblemKind
+from vramline.model.observation import NOT_REPORTED
 from vramline.model.reason import CODE_OF, FITS, Reason
+from vramline.units import Mib
 
 
 def test_rows_of_a_node_that_left_are_used_again() -> None:
@@ -141,3 +147,75 @@ def test_names_of_no_node_have_no_number() -> None:
     numbers = fleet.node_numbers(["n4", "n2", "n3", "n1"]).tolist()
 
     assert numbers == [fleet.node_number("n4"), NOT_HERE, fleet.node_number("n3"), fleet.node_number("n1")]
+
+
+_CARDS = st.lists(
+    st.builds(
+        gpu,
+        st.just(""),
+        st.sampled_from([8_000, 16_000]),
+        reserved=st.sampled_from([Mib(0), NOT_REPORTED]),
+        slots=st.none() | st.integers(1, 2),
+        model=st.sampled_from(["", "T4"]),
+        numa=st.none() | st.just(1),
+        unified=st.booleans(),
+        health=st.sampled_from(Health),
+        cordoned=st.booleans(),
+    ),
+    max_size=3,
+)
+
+
+@given(st.lists(_CARDS, max_size=6), st.sets(st.integers(0, 5)), st.lists(_CARDS, max_size=6))
+@settings(deadline=None)
+def test_nodes_added_together_lie_in_the_rows_as_if_one_by_one(
+    before: list[list[PhysicalGpu]], left: set[int], added: list[list[PhysicalGpu]]
+) -> None:
+    one_by_one, together = Fleet(), Fleet()
+    first, then = (_nodes_with(cards, prefix) for cards, prefix in ((before, "a"), (added, "b")))
+    for each in first:
+        one_by_one.set_node(each)
+    together.add_nodes(first)
+    for fleet in (one_by_one, together):
+        for number in sorted(left & set(range(len(first)))):
+            fleet.remove_node(f"a{number}")
+    for each in then:
+        one_by_one.set_node(each)
+    with together.gathering():
+        together.add_nodes(then)
+
+    assert list(together.nodes) == list(one_by_one.nodes)
+    assert together.columns.row_of == one_by_one.columns.row_of
+    assert (together.columns.kinds, together.columns.models) == (
+        one_by_one.columns.kinds,
+        one_by_one.columns.models,
+    )
+    for name in ("starts", "widths", "node_of_block", "block", "promise", "kind", "model", "slots", "numa"):
+        assert getattr(together.columns, name).tolist() == getattr(one_by_one.columns, name).tolist(), name
+    for name in ("unified", "static_code", "node_mode", "free_books", "slots_left", "cores_left"):
+        rows = sorted(together.columns.row_of.values())
+        assert (
+            getattr(together.columns, name)[rows].tolist() == getattr(one_by_one.columns, name)[rows].tolist()
+        )
+    assert (
+        together.node_numbers([n.name for n in then]).tolist()
+        == one_by_one.node_numbers([n.name for n in then]).tolist()
+    )
+
+
+def test_nodes_that_share_a_card_are_not_added_together() -> None:
+    fleet = fleet_of(node("n1", gpu("GPU-a")))
+
+    for cards in (("GPU-b", "GPU-b"), ("GPU-a", "GPU-c")):
+        with pytest.raises(InvariantError, match="on two nodes"):
+            fleet.add_nodes([node(f"new-{uuid}-{n}", gpu(uuid)) for n, uuid in enumerate(cards)])
+
+
+def _nodes_with(cards: list[list[PhysicalGpu]], prefix: str) -> list[Node]:
+    return [
+        node(
+            f"{prefix}{number}",
+            *(msgspec.structs.replace(card, uuid=f"{prefix}{number}-{n}") for n, card in enumerate(some)),
+        )
+        for number, some in enumerate(cards)
+    ]

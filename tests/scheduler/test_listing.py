@@ -16,11 +16,14 @@ from vramline.bench.population import Population, PopulationShape
 from vramline.bench.population_objects import ledger_objects, node_objects, pod_objects, report_objects
 from vramline.kube.objects import LEDGERS, NODES, PODS, REPORTS, Resource, Stored, read_item
 from vramline.model.counts import COUNTED, SEEN
+from vramline.model.node import NodePool
 from vramline.model.pod import PodPhase
 from vramline.model.rules import Rules
 from vramline.scheduler.live import LiveState
+from vramline.wire import keys
 from vramline.wire.kubernetes import PodObject
 from vramline.wire.pods import PodSighting, read_sighting
+from vramline.wire.report_v1alpha1 import GpuReport, NodeCheck, ReportedGpu
 
 NOW = 1_800_000_000.0
 FIGURES = (*COUNTED, *SEEN, "promise", "slots", "unified", "numa", "static_code", "node_mode")
@@ -56,7 +59,7 @@ def state_of(live: LiveState) -> list[tuple[object, ...]]:
     for node in sorted(live.fleet.nodes, key=lambda each: each.name):
         for gpu in node.gpus:
             columns, row = live.fleet.columns, live.fleet.columns.row_of[gpu.uuid]
-            figures = [getattr(columns, name)[row].item() for name in FIGURES]
+            figures = [repr(getattr(columns, name)[row].item()) for name in FIGURES]  # NaN is NaN
             claims = sorted(live.fleet.ledger.of_card(gpu.uuid), key=lambda claim: claim.pod_uid)
             rows.append((node, gpu, figures, claims, live.fleet.observation(gpu.uuid)))
     return rows
@@ -110,6 +113,69 @@ def test_nodes_read_ahead_at_any_moments_change_nothing_of_the_state(seed: int) 
         states.append((state_of(live), room))
 
     assert states[0] == states[1]
+
+
+UUIDS = st.lists(st.sampled_from([f"GPU-{n}" for n in range(9)] + ["", "GPU-1::2"]), max_size=3)
+MACHINES = st.lists(
+    st.fixed_dictionaries(
+        {
+            "uuids": st.none() | UUIDS,
+            "total": st.sampled_from([16_000, 24_000]),
+            "count": st.sampled_from(["", "1", "2", "x"]),
+            "check": st.sampled_from([None, "warning", "enabled"]),
+            "health": st.sampled_from([None, "Healthy", "Unhealthy"]),
+            "pool": st.booleans(),
+        }
+    ),
+    max_size=7,
+)
+
+
+@given(MACHINES, st.booleans(), st.booleans())
+@settings(deadline=None)
+def test_nodes_read_together_are_those_read_one_by_one_whatever_is_wrong_with_some(
+    machines: list[dict[str, Any]], ahead: bool, pooled: bool
+) -> None:
+    pool = NodePool("pool", "gpu") if pooled else None
+    one_by_one, together = (LiveState(Rules(), clock=lambda: NOW, pool=pool) for _ in range(2))
+    together.start_listing()
+    steps = [step for number, machine in enumerate(machines) for step in _told_of(number, machine)]
+    for live in (one_by_one, together):
+        for step in steps:
+            step(live)
+    for _ in together.read_ahead() if ahead else ():
+        pass
+    together.finish_listing_pods()
+    together.finish_listing()
+    one_by_one.finish_listing_pods()
+
+    assert sorted(together.fleet.nodes, key=repr) == sorted(one_by_one.fleet.nodes, key=repr)
+    assert state_of(together) == state_of(one_by_one)
+    assert together.fleet.columns.kinds == one_by_one.fleet.columns.kinds
+    assert _codes(together) == _codes(one_by_one)
+    assert together.sightings.freed == one_by_one.sightings.freed
+    assert _rooms(together) == _rooms(one_by_one)
+
+
+def _told_of(number: int, machine: dict[str, Any]) -> list[Step]:
+    """Return the steps that tell of a node: first its report, if it has one, then itself."""
+    name = f"n{number}"
+    labels = {"pool": "gpu"} if machine["pool"] else {}
+    if machine["count"]:
+        labels |= {keys.GFD_COUNT: machine["count"], keys.GFD_MEMORY: str(machine["total"])}
+    node = {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": {"pods": "10"}}}
+    steps = steps_of(NODES, LiveState.set_node, [node])
+    if machine["uuids"] is not None:
+        about = {"totalMiB": machine["total"], "usedMiB": 100, "health": machine["health"]}
+        gpus = [about | ({"uuid": uuid} if uuid else {}) for uuid in machine["uuids"]]
+        report = GpuReport(
+            node=name,
+            observed_at=NOW - 1,
+            gpus=msgspec.convert(gpus, tuple[ReportedGpu, ...]),
+            realtime_check=None if machine["check"] is None else NodeCheck(machine["check"]),
+        )
+        steps.insert(0, lambda live: live.set_report(report))
+    return steps
 
 
 def test_a_node_that_left_while_everything_was_listed_is_not_there() -> None:
@@ -218,6 +284,10 @@ def _sighting(pod: PodObject, version: int, chance: random.Random) -> PodSightin
     leaves = msgspec.structs.replace(seen.pod, phase=PodPhase.FINISHED if seen.pod.node else PodPhase.PENDING)
     other = chance.choice([waits, leaves])
     return chance.choice([seen, seen, seen, msgspec.structs.replace(seen, pod=other), odd])
+
+
+def _codes(live: LiveState) -> dict[str | None, int]:
+    return dict(zip(live.fleet.names_by_number(), live.fleet.node_codes().tolist(), strict=True))
 
 
 def _rooms(live: LiveState) -> dict[str, tuple[int, int, int]]:

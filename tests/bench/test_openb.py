@@ -5,18 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from vramline.bench.openb import (
-    LogLine,
-    Trace,
-    TraceNode,
-    TracePod,
-    copy_nodes,
-    read_trace,
-    replay,
-    replay_in_turns,
-)
+from vramline.bench.openb import LogLine, replay, replay_in_turns
 from vramline.bench.openb_check import check_log
-from vramline.errors import RequestError
+from vramline.bench.openb_trace import Trace, TraceNode, TracePod, copy_nodes, read_trace
 from vramline.model.ask import PolicyName
 
 NODES = (
@@ -141,10 +132,3 @@ def test_a_log_that_breaks_a_rule_is_found_out(place: int, wrong: LogLine, what:
     found = check_log(TRACE, lines)
     assert [each.i for each in found][:1] == [place]
     assert what in found[0].what
-
-
-def test_a_trace_that_cannot_be_read_says_which_file_and_what_is_wrong(tmp_path: Path) -> None:
-    (tmp_path / "nodes.csv").write_text("sn,cpu_milli\n", encoding="utf-8")
-
-    with pytest.raises(RequestError, match=r"orders\.npz: cannot be read"):
-        read_trace(tmp_path / "nodes.csv", tmp_path / "p.csv", tmp_path / "orders.npz", variant="x", seed=1)

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vramline.bench.openb import LogLine, OpenbReport, Trace, TraceNode, TracePod, replay
+from vramline.bench.openb import LogLine, OpenbReport, replay
 from vramline.bench.openb_check import check_log, check_report
+from vramline.bench.openb_trace import Trace, TraceNode, TracePod
 from vramline.model.ask import PolicyName
 
 MODELS = ("T4", "G2", "V100M16")

@@ -6,22 +6,21 @@ dropped. Nobody leaves, nothing is moved, nobody looks at pods to come. A card i
 so many of them; whole cards are asked for as 1,000.
 """
 
-import csv
 import gc
 import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
 from vramline.bench.decide import peak_rss_mib
+from vramline.bench.openb_trace import WHOLE, Trace, TracePod
 from vramline.errors import RequestError
 from vramline.explain.decision import SealedDecision
 from vramline.explain.history import DecisionRecord, History, PodOutcome
@@ -34,70 +33,12 @@ from vramline.model.rules import Rules
 from vramline.simulate.cluster import EmbeddedCluster
 from vramline.units import Mib
 
-__all__ = [
-    "WHOLE",
-    "LogLine",
-    "OpenbReport",
-    "Trace",
-    "TraceNode",
-    "TracePod",
-    "copy_nodes",
-    "read_trace",
-    "replay",
-    "replay_in_turns",
-    "write_lines",
-]
+__all__ = ["LogLine", "OpenbReport", "replay", "replay_in_turns", "write_lines"]
 
-WHOLE = 1_000
-"""Thousandths of a card."""
 _LEVELS = (80, 90, 100, 110, 120, 130)
 _TURN = 50
 """Pods that come to one cluster before it is the other's turn."""
 _MIB = 2**20
-
-
-@dataclass(frozen=True, slots=True)
-class TraceNode:
-    """One machine of the trace."""
-
-    name: str
-    cpu_milli: int
-    memory_mib: int
-    gpus: int
-    model: str
-    rank: int
-    """Ties go to the lowest."""
-
-
-@dataclass(frozen=True, slots=True)
-class TracePod:
-    """One pod of the trace."""
-
-    name: str
-    cpu_milli: int
-    memory_mib: int
-    gpus: int
-    milli: int
-    """Thousandths of each card."""
-    models: tuple[str, ...]
-
-    @property
-    def kind(self) -> str:
-        """What kind of pod it is, as rejections are counted."""
-        if not self.gpus:
-            return "cpu"
-        if self.gpus > 1:
-            return "multi"
-        return "share" if self.milli < WHOLE else "one"
-
-
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """Nodes, pods by name, and the order in which they arrive: places in the list of pods."""
-
-    nodes: tuple[TraceNode, ...]
-    pods: tuple[TracePod, ...]
-    order: tuple[int, ...]
 
 
 class OpenbReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,45 +69,6 @@ class LogLine(msgspec.Struct, frozen=True):
     pod: str
     node: str | None
     gpus: list[int]
-
-
-def read_trace(nodes: Path, pods: Path, orders: Path, *, variant: str, seed: int) -> Trace:
-    """Read the trace's files; raises `RequestError`."""
-    order, ranks = _read_orders(orders, variant, seed)
-    machines = sorted(
-        _rows(nodes, ("sn", "cpu_milli", "memory_mib", "gpu", "model")), key=lambda row: row["sn"]
-    )
-    if len(ranks) != len(machines):
-        raise RequestError(
-            subject=str(orders), problem=f"ranks {len(ranks)} nodes, but {nodes} lists {len(machines)}"
-        )
-    listed = sorted(
-        _rows(pods, ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")), key=lambda row: row["name"]
-    )
-    if order and max(order) >= len(listed):
-        raise RequestError(
-            subject=str(orders), problem=f"names pod {max(order)}, but {pods} lists {len(listed)}"
-        )
-    return Trace(
-        tuple(_read_node(row, rank, nodes) for row, rank in zip(machines, ranks, strict=True)),
-        tuple(_read_pod(row, pods) for row in listed),
-        tuple(order),
-    )
-
-
-def copy_nodes(trace: Trace, copies: int) -> Trace:
-    """Return the trace with so many of every node, for the same pods: a larger cluster of the same sort.
-
-    Copies of a node follow each other in rank.
-    """
-    if copies == 1:
-        return trace
-    nodes = tuple(
-        replace(node, name=f"{node.name}-{copy}", rank=node.rank * copies + copy)
-        for copy in range(copies)
-        for node in trace.nodes
-    )
-    return replace(trace, nodes=nodes)
 
 
 def replay(  # noqa: PLR0913 — what is replayed, how, and who hears of it
@@ -365,68 +267,3 @@ def _record(sealed: SealedDecision, uid: str, node: str | None) -> DecisionRecor
     return DecisionRecord(
         at=0.0, pod=uid, pod_uid=uid, outcome=outcome, node=node, explanation=sealed.explanation
     )
-
-
-def _rows(path: Path, columns: Iterable[str]) -> Iterator[dict[str, str]]:
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
-            missing = [name for name in columns if name not in (reader.fieldnames or ())]
-            if missing:
-                raise RequestError(subject=str(path), problem=f"lacks the columns {', '.join(missing)}")
-            yield from reader
-    except (OSError, UnicodeError, csv.Error) as error:
-        raise RequestError(subject=str(path), problem=f"cannot be read ({error})") from None
-
-
-def _read_node(row: dict[str, str], rank: int, path: Path) -> TraceNode:
-    return TraceNode(
-        name=row["sn"],
-        cpu_milli=_number(row, "cpu_milli", path),
-        memory_mib=_number(row, "memory_mib", path),
-        gpus=_number(row, "gpu", path),
-        model=row["model"],
-        rank=rank,
-    )
-
-
-def _read_pod(row: dict[str, str], path: Path) -> TracePod:
-    gpus = _number(row, "num_gpu", path)
-    milli = _number(row, "gpu_milli", path) if gpus == 1 else WHOLE * bool(gpus)
-    models = tuple(sorted(name.lower() for name in (row.get("gpu_spec") or "").split("|") if name))
-    return TracePod(
-        name=row["name"],
-        cpu_milli=_number(row, "cpu_milli", path),
-        memory_mib=_number(row, "memory_mib", path),
-        gpus=gpus,
-        milli=milli,
-        models=models if gpus else (),
-    )
-
-
-def _number(row: dict[str, str], column: str, path: Path) -> int:
-    text = row[column] or ""
-    if not (text.isascii() and text.isdecimal() and len(text) < 16):
-        raise RequestError(
-            subject=str(path), field=column, value=text, problem="is not a number", accepted="0, 1, 2 …"
-        )
-    return int(text)
-
-
-def _read_orders(path: Path, variant: str, seed: int) -> tuple[list[int], list[int]]:
-    """Read the order of arrival and the rank of the nodes."""
-    name = f"{variant}_{seed}"
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            if name not in file.files or f"{name}_noderank" not in file.files:
-                known = ", ".join(sorted(each for each in file.files if not each.endswith("_noderank")))
-                raise RequestError(
-                    subject=str(path),
-                    field="variant and seed",
-                    value=name,
-                    problem="is not there",
-                    accepted=known,
-                )
-            return file[name].tolist(), file[f"{name}_noderank"].tolist()
-    except (OSError, ValueError, EOFError) as error:
-        raise RequestError(subject=str(path), problem=f"cannot be read ({error})") from None

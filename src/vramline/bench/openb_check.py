@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vramline.bench.openb import WHOLE, LogLine, OpenbReport, Trace, TracePod
+from vramline.bench.openb import LogLine, OpenbReport
+from vramline.bench.openb_trace import WHOLE, Trace, TracePod
 
 __all__ = ["Violation", "check_log", "check_report"]
 

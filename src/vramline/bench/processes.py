@@ -4,14 +4,16 @@ import contextlib
 import http.client
 import multiprocessing
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 import msgspec
 
@@ -115,15 +117,33 @@ class Caller:
 def start_server(serve: Callable[..., None], *arguments: object) -> Iterator[ServerProcess]:
     """Run `serve(*arguments, listener)` in a process of its own until the block ends."""
     context = multiprocessing.get_context("spawn")
-    with socket.create_server((_HOST, 0)) as listener:
-        port = listener.getsockname()[1]
-        child = context.Process(target=serve, args=(*arguments, listener), daemon=True)
-        child.start()
+    with _ending_in_order():
+        with socket.create_server((_HOST, 0)) as listener:
+            port = listener.getsockname()[1]
+            child = context.Process(target=serve, args=(*arguments, listener), daemon=True)
+            child.start()
+        try:
+            yield ServerProcess(child.pid or 0, port, lambda: not child.is_alive())
+        finally:
+            child.kill()
+            child.join()
+
+
+@contextlib.contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Have SIGTERM end this process as Ctrl-C does: what it started must not outlive it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _end)
     try:
-        yield ServerProcess(child.pid or 0, port, lambda: not child.is_alive())
+        yield
     finally:
-        child.kill()
-        child.join()
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(number: int, _frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 @contextlib.contextmanager

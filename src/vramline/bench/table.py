@@ -12,7 +12,8 @@ from vramline.bench.estimate import compare_runs
 from vramline.bench.extender import measure_extender
 from vramline.bench.inference import measure_inference
 from vramline.bench.manifests import ClusterShape
-from vramline.bench.openb import OpenbReport, copy_nodes, read_trace, replay, replay_in_turns
+from vramline.bench.openb import OpenbReport, replay, replay_in_turns
+from vramline.bench.openb_trace import copy_nodes, read_trace
 from vramline.bench.population import PopulationShape
 from vramline.bench.recovery import measure_recovery
 from vramline.bench.simulate import measure_simulate

@@ -13,17 +13,9 @@ from vramline.bench.agent import AgentFigures, AgentRun, measure_agent
 from vramline.bench.decide import DecideFigures, DecideReport, measure_decide
 from vramline.bench.estimate import EstimateReport, compare_runs
 from vramline.bench.manifests import ClusterShape
-from vramline.bench.openb import (
-    LogLine,
-    OpenbReport,
-    Trace,
-    copy_nodes,
-    read_trace,
-    replay,
-    replay_in_turns,
-    write_lines,
-)
+from vramline.bench.openb import LogLine, OpenbReport, replay, replay_in_turns, write_lines
 from vramline.bench.openb_check import check_log, check_report
+from vramline.bench.openb_trace import Trace, copy_nodes, read_trace
 from vramline.bench.simulate import SimulateFigures, measure_simulate
 from vramline.cli.apps import examples, new_app
 from vramline.cli.bench_all import EXAMPLES as ALL_EXAMPLES
@@ -219,6 +211,8 @@ def openb(  # noqa: PLR0913 — one parameter an option
     )
     workload = copy_nodes(listed, copies)
     lines: list[LogLine] = []
+    if log is not None:
+        write_lines(log, lines)  # to fail now rather than after the run
     with Progress() as progress:
         bar = progress.stage("placing pods", least=1)
         report = run(

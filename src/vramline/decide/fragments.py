@@ -34,6 +34,7 @@ __all__ = [
     "look_at_taking",
     "on_kinds",
     "take_stock",
+    "take_stock_of_many",
     "weigh_cpu",
     "weigh_sets",
     "weigh_singles",
@@ -160,13 +161,30 @@ def take_stock(prospects: Prospects, left_mib: Ints, kind: Ints, starts: Ints, c
     left = left_mib.astype(np.float64)[:, None]
     hits = left >= prospects.size.take(kind, axis=0)
     number = np.add.reduceat(hits[:, : len(prospects.wanted)], starts, axis=0, dtype=np.int16)
-    both = np.empty((2, len(starts), hits.shape[1]))
-    both[0] = left.T @ hits if len(starts) == 1 else np.add.reduceat(left * hits, starts, axis=0)
-    amount, first = both[0].copy(), kind[starts]
-    in_all = np.empty((3, len(starts)))
-    in_all[0] = cpu
-    in_all[1:] = _use(prospects, number, both, first, in_all[0])
-    return Standing(number, amount, first, in_all)
+    amount = left.T @ hits if len(starts) == 1 else np.add.reduceat(left * hits, starts, axis=0)
+    return _stand(prospects, number, amount, kind[starts], cpu)
+
+
+def take_stock_of_many(prospects: Prospects, left_mib: Ints, kind: Ints, sorts: Ints, cpu: Ints) -> Standing:
+    """Do the same where many cards are alike: `left_mib` and `kind` are by sort of card.
+
+    `sorts` is [b, 0…]: of which sort the cards of each node are, −1 where it has no more.
+    """
+    left = np.append(left_mib, -1).astype(np.float64)[:, None]  # the last sort is no card at all
+    hits = left >= prospects.size.take(np.append(kind, 0), axis=0)
+    one, mib = hits[:, : len(prospects.wanted)].astype(np.int16), left * hits
+    number, amount = one.take(sorts[:, 0], axis=0), mib.take(sorts[:, 0], axis=0)
+    for place in range(1, sorts.shape[1]):
+        number += one.take(sorts[:, place], axis=0)
+        amount += mib.take(sorts[:, place], axis=0)
+    return _stand(prospects, number, amount, kind[sorts[:, 0]], cpu)
+
+
+def _stand(prospects: Prospects, number: Counts, amount: Floats, kind: Ints, cpu: Ints) -> Standing:
+    in_all, both = np.empty((3, len(cpu))), np.empty((2, *amount.shape))
+    in_all[0], both[0] = cpu, amount
+    in_all[1:] = _use(prospects, number, both, kind, in_all[0])
+    return Standing(number, amount, kind, in_all)
 
 
 def look_at_taking(prospects: Prospects, cards: Cards, ask: OnKinds) -> Taking:

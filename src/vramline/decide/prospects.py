@@ -299,8 +299,10 @@ def _pressure(demand: Floats, constrained: npt.NDArray[np.bool_], capacity: Floa
 
 def _cpu_load(fleet: Fleet, wanted_cpu: float, demand: Floats, capacity: Floats) -> float:
     """Return how much of the CPU is wanted over how much of the memory is."""
+    if fleet.hosts is None or not demand.sum() or not capacity.sum():
+        return 0.0
     cpu = sum(node.host.cpu_milli or 0 for node in fleet.nodes if node.gpus)
-    if fleet.hosts is None or not cpu or not demand.sum() or not capacity.sum():
+    if not cpu:
         return 0.0
     return float((wanted_cpu / cpu) / (demand.sum() / capacity.sum()))
 

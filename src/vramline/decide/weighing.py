@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
+from vramline.decide.alike import tell_apart
 from vramline.decide.fragments import (
     Cards,
     OnKinds,
@@ -10,8 +11,10 @@ from vramline.decide.fragments import (
     cost_in_steps,
     on_kinds,
     take_stock,
+    take_stock_of_many,
     weigh_cpu,
 )
+from vramline.decide.grid import as_grid
 from vramline.decide.prospects import Prospects, look_ahead, sizes_on_kinds
 from vramline.decide.scene import Scene
 from vramline.model.ask import Ask, PolicyName
@@ -81,7 +84,11 @@ class Outlook:
 
     def _count(self, columns: GpuColumns, scene: Scene, blocks: Ints) -> Standing:
         part, rows = columns.part(blocks)
-        return take_stock(self.prospects, scene.left[rows], part.kind, part.starts, scene.cpu[blocks])
+        left, kind, cpu = scene.left[rows], part.kind, scene.cpu[blocks]
+        if len(blocks) < MANY:
+            return take_stock(self.prospects, left, kind, part.starts, cpu)
+        first, sort = tell_apart(left * len(columns.kinds) + kind)
+        return take_stock_of_many(self.prospects, left[first], kind[first], as_grid(part, sort, -1), cpu)
 
 
 def outlook_of(fleet: Fleet, scene: Scene) -> Outlook:
@@ -106,9 +113,7 @@ def weigh_blocks_for_cpu(fleet: Fleet, scene: Scene, policy: PolicyName, cpu_mil
     seen, costs = outlook.for_cpu.pop((policy, cpu_milli), (0, np.zeros(len(scene.cpu), dtype=np.int64)))
     blocks = scene.changes.since(seen)
     if len(blocks) >= MANY:
-        _, first, like = np.unique(
-            scene.states(fleet.columns)[blocks], return_index=True, return_inverse=True
-        )
+        first, like = tell_apart(scene.states(fleet.columns)[blocks])
         terms = weigh_cpu(outlook.prospects, outlook.standing.of(blocks[first]), cpu_milli)
         costs[blocks] = cost_in_steps(policy, outlook.prospects, terms)[like]
     elif len(blocks):

@@ -43,6 +43,35 @@ def test_names_are_grouped_by_key_in_their_order(names: list[str], data: st.Data
     ]
 
 
+@given(
+    st.integers(1, 20).flatmap(
+        lambda size: st.lists(
+            st.text(alphabet="ab0-", min_size=size, max_size=size), min_size=1, max_size=60, unique=True
+        )
+    ),
+    st.data(),
+)
+def test_names_of_one_length_are_found_too(names: list[str], data: st.DataObject) -> None:
+    known = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
+    asked = data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=80))
+
+    found = NameTable([*known, "longer-" + names[0]]).find(msgspec.json.encode(asked))
+
+    assert (found is None) == any(name not in known for name in asked)
+    if found is not None:
+        assert found.numbers.tolist() == [known.index(name) for name in asked]
+        told = b"".join(names for _, names in found.groups(np.zeros(len(asked), dtype=np.int64)))
+        assert told == msgspec.json.encode(asked)[1:-1] + b","
+
+
+def test_names_that_only_look_like_one_of_the_same_length_are_told_apart() -> None:
+    """`"a","b",` is as long as `"abcde",`, and ends and begins like it."""
+    found = NameTable(["abcde", "a", "b"]).find(b'["abcde","a","b"]')
+
+    assert found is not None
+    assert found.numbers.tolist() == [0, 1, 2]
+
+
 @pytest.mark.parametrize(
     "text",
     [

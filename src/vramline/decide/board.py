@@ -129,6 +129,7 @@ class Board:
         self._open: Codes | None = None
         self._has_closed = True
         self._prospects: Prospects | None = None
+        self._hopeless: Ints | None = None
         self._seen = 0
 
     @property
@@ -142,6 +143,14 @@ class Board:
         copy.__dict__.update(self.__dict__)
         copy.loans = Loans(self.loans.give())
         return copy
+
+    def hopeless(self, columns: GpuColumns, ask: Ask) -> Ints:
+        """Return the numbers of the nodes whose cards would not do if they were empty and had been seen."""
+        if self._hopeless is None:
+            codes = np.zeros(len(columns), dtype=np.int8) if self._final is None else self._final
+            enough = fitting_cards(columns, ask, codes) >= ask.gpus
+            self._hopeless = self._nodes[(self._nodes >= 0) & ~enough]
+        return self._hopeless
 
     def renew(self, fleet: Fleet, scene: Scene, ask: Ask, *, now: float) -> None:
         """Judge anew what changed in the scene since the last ask of the class."""

@@ -86,9 +86,18 @@ _NODES_EMPTIED[_CARD_OR_ROOM] = FITS
 
 def may_be_resolved(fleet: Fleet, decision: Decision) -> npt.NDArray[np.bool_]:
     """Return by node number whether the ask would fit there if every card and the host were empty."""
-    columns = fleet.columns
-    enough = fitting_cards(columns, decision.ask, _ROWS_EMPTIED[decision.row_codes]) >= decision.ask.gpus
-    resolvable: npt.NDArray[np.bool_] = _NODES_EMPTIED[decision.node_codes] == FITS
-    nodes = columns.node_of_block
-    resolvable[nodes[(nodes >= 0) & ~enough]] = False
+    resolvable: npt.NDArray[np.bool_] = _NODES_EMPTIED.take(decision.node_codes) == FITS
+    resolvable[_hopeless(fleet, decision)] = False
     return resolvable
+
+
+def _hopeless(fleet: Fleet, decision: Decision) -> npt.NDArray[np.int64]:
+    """Return the numbers of the nodes whose cards would not do if they were empty."""
+    columns, ask = fleet.columns, decision.ask
+    scene, board = decision.judged_by
+    if not scene.rules.stale_refuses:
+        numbers: npt.NDArray[np.int64] = board.hopeless(columns, ask)
+        return numbers
+    enough = fitting_cards(columns, ask, _ROWS_EMPTIED[decision.row_codes]) >= ask.gpus
+    nodes = columns.node_of_block
+    return nodes[(nodes >= 0) & ~enough]

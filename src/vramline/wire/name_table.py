@@ -15,8 +15,11 @@ __all__ = ["FoundNames", "NameTable"]
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
+Places = npt.NDArray[np.int32]
 
 _QUOTE, _COMMA = ord('"'), ord(",")
+_BETWEEN, _THREE_BYTES = np.uint32(int.from_bytes(b'","', "little")), np.uint32(0xFFFFFF)
+"""What is between two names, in the bytes from the end of one on."""
 _EMPTY = -1
 _MASKS = np.array([(1 << 8 * count) - 1 for count in range(9)], dtype=np.uint64)
 """By number of bytes: what of a word belongs to them."""
@@ -32,29 +35,30 @@ class FoundNames:
 
     text: bytes
     numbers: Ints
-    _lengths: Ints
+    _sizes: Ints | int
+    """How many letters each takes, quotes and comma included; one number: all of them take as many."""
 
     def groups(self, keys: Ints) -> Iterator[tuple[int, bytes]]:
         """Yield every key (0 to 2^15 − 1), lowest first, with the names that have it, in their order.
 
         They come as they stand in the text: each in quotes, with a comma behind.
         """
-        sizes = self._lengths + 3
-        begins = np.cumsum(sizes) - sizes
-        order = np.argsort(keys.astype(np.int16), kind="stable")  # few bits are counted, not compared
-        sizes, sorted_keys = sizes[order], keys[order]
-        ends = np.cumsum(sizes)
+        order = keys.astype(np.int16).argsort(kind="stable")  # few bits are counted, not compared
+        sorted_keys = keys.take(order)
+        lasts = np.append(sorted_keys[1:] != sorted_keys[:-1], True).nonzero()[0]
         letters = np.frombuffer(self.text[1:-1] + b",", dtype=np.uint8)
-        if sizes.min() == sizes.max():  # names of nodes are often equally long
-            moved = letters.reshape(len(order), -1)[order].tobytes()
+        sizes = self._sizes
+        if isinstance(sizes, int):
+            moved, ends = letters.reshape(-1, sizes).take(order, axis=0).tobytes(), (lasts + 1) * sizes
         else:
-            index = np.repeat(begins[order] - (ends - sizes), sizes) + np.arange(ends[-1])
-            moved = letters[index].tobytes()
-        lasts = np.flatnonzero(np.append(sorted_keys[1:] != sorted_keys[:-1], True))
+            begins, sizes = (np.cumsum(sizes) - sizes)[order], sizes[order]
+            ends = np.cumsum(sizes)
+            index = np.repeat(begins - (ends - sizes), sizes) + np.arange(ends[-1])
+            moved, ends = letters[index].tobytes(), ends[lasts]
         start = 0
-        for last in lasts.tolist():
-            yield int(sorted_keys[last]), moved[start : int(ends[last])]
-            start = int(ends[last])
+        for key, end in zip(sorted_keys[lasts].tolist(), ends.tolist(), strict=True):
+            yield key, moved[start:end]
+            start = end
 
 
 class NameTable:
@@ -65,14 +69,13 @@ class NameTable:
         known = [(number, name.encode()) for number, name in enumerate(names) if name]
         self._width = max((len(name) + 7 for _, name in known), default=8) // 8
         self._numbers = np.array([number for number, _ in known], dtype=np.int64)
-        self._lengths = np.array([len(name) for _, name in known], dtype=np.int64)
+        self._sizes = np.array([len(name) + 3 for _, name in known], dtype=np.int64)
         packed = np.array([name for _, name in known], dtype=f"S{8 * self._width}")
         self._words = list(np.ascontiguousarray(packed.view("<u8").reshape(len(known), self._width).T))
-        self._hashes = _hash(self._words)
         bits = max(4, (8 * len(known)).bit_length())
         self._shift = np.uint64(64 - bits)
-        self._slots = np.full(1 << bits, _EMPTY, dtype=np.int64)
-        for place, slot in enumerate(self._first_slots(self._hashes).tolist()):
+        self._slots = np.full(1 << bits, _EMPTY, dtype=np.int32)
+        for place, slot in enumerate(self._first_slots(_hash(self._words)).tolist()):
             while self._slots[slot] != _EMPTY:
                 slot = (slot + 1) % len(self._slots)  # noqa: PLW2901 — the next one
             self._slots[slot] = place
@@ -82,19 +85,57 @@ class NameTable:
 
         None: it is no plain list of names, or one of them is not known, so that it has to be read otherwise.
         """
+        if not text.startswith(b'["') or not text.endswith(b'"]') or b"\\" in text or not len(self._numbers):
+            return None
+        return self._find_even(text) or self._find_any(text)
+
+    def _find_even(self, text: bytes) -> FoundNames | None:
+        """Find names that are equally long, as those of nodes often are: they stand in lines of letters."""
+        size = text.index(b'"', 2) + 1
+        count, over = divmod(len(text) - 1, size)
+        if over or size - 3 > 8 * self._width:
+            return None
+        padded = text[1:-1] + b',"' + bytes(8 * self._width)
+        between = np.ndarray((count,), "<u4", buffer=padded, offset=size - 2, strides=(size,))
+        if ((between ^ _BETWEEN) & _THREE_BYTES).any():
+            return None
+        words: list[Words] = []
+        for start in range(0, 8 * self._width, 8):
+            read: Words = np.ndarray((count,), "<u8", buffer=padded, offset=1 + start, strides=(size,))
+            words.append(read & _MASKS[min(max(size - 3 - start, 0), 8)])
+        return self._found(text, words, size)
+
+    def _find_any(self, text: bytes) -> FoundNames | None:
         bounds = _bounds(text)
         if bounds is None:
             return None
         starts, lengths = bounds
-        if int(lengths.max()) > 8 * self._width or not len(self._numbers):
+        if int(lengths.max()) > 8 * self._width:
             return None
-        words = self._read_words(text, starts, lengths)
-        places = self._look_up(_hash(words))
-        if places is None:
-            return None
-        pairs = zip((self._lengths, *self._words), (lengths, *words), strict=True)
-        same = all((ours[places] == theirs).all() for ours, theirs in pairs)
-        return FoundNames(text, self._numbers[places], lengths) if same else None
+        return self._found(text, self._read_words(text, starts, lengths), lengths + 3)
+
+    def _found(self, text: bytes, words: list[Words], sizes: Ints | int) -> FoundNames | None:
+        """Return the names that are made of these words, if all are known."""
+        slots = self._first_slots(_hash(words))
+        places = self._slots.take(slots)
+        others = self._differ(places, words, sizes)
+        while len(others):  # the slot is taken by another name: one after it may be theirs
+            if places[others].min() == _EMPTY:
+                return None
+            slots[others] = (slots[others] + 1) % len(self._slots)
+            places[others] = self._slots[slots[others]]
+            theirs = [word[others] for word in words]
+            which = sizes if isinstance(sizes, int) else sizes[others]
+            others = others[self._differ(places[others], theirs, which)]
+        return FoundNames(text, self._numbers.take(places), sizes)
+
+    def _differ(self, places: Places, words: list[Words], sizes: Ints | int) -> Ints:
+        """Return which of these names are not those at these places; nobody is at an empty one."""
+        differ = self._sizes.take(places) != sizes
+        for ours, theirs in zip(self._words, words, strict=True):
+            differ |= ours.take(places) != theirs
+        found: Ints = (differ | (places == _EMPTY)).nonzero()[0]
+        return found
 
     def _read_words(self, text: bytes, starts: Ints, lengths: Ints) -> list[Words]:
         """Return the names eight bytes at a time, with zeros behind their ends."""
@@ -105,20 +146,8 @@ class NameTable:
             for place in range(self._width)
         ]
 
-    def _look_up(self, hashes: Words) -> Ints | None:
-        slots = self._first_slots(hashes)
-        places = self._slots[slots]
-        while True:
-            if (places == _EMPTY).any():
-                return None
-            others = np.flatnonzero(self._hashes[places] != hashes)
-            if not len(others):
-                return places
-            slots[others] = (slots[others] + 1) % len(self._slots)
-            places[others] = self._slots[slots[others]]
-
     def _first_slots(self, hashes: Words) -> Ints:
-        return (hashes >> self._shift).astype(np.int64)
+        return (hashes >> self._shift).view(np.int64)
 
 
 def _hash(words: list[Words]) -> Words:
@@ -132,9 +161,7 @@ def _hash(words: list[Words]) -> Words:
 
 
 def _bounds(text: bytes) -> tuple[Ints, Ints] | None:
-    """Return where names start and how long they are; None: the text is not exactly `["a","b"]`."""
-    if not text.startswith(b'["') or not text.endswith(b'"]') or b"\\" in text:
-        return None
+    """Return where names start and how long they are; None: what is between `["` and `"]` is no list."""
     raw = np.frombuffer(text, dtype=np.uint8)
     quotes = np.flatnonzero(raw == _QUOTE)
     starts, ends = quotes[0::2] + 1, quotes[1::2]

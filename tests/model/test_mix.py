@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramline.model.ask import MibSize
+from vramline.model.ask import MibSize, WholeSize
 from vramline.model.mix import AskClass, Mix
 from vramline.units import Mib
 
@@ -82,3 +82,12 @@ def test_what_is_counted_together_may_be_more_than_is_remembered() -> None:
 
     assert vars(together) == vars(one_by_one)
     assert AskClass(gpus=0) not in together.counts
+
+
+def test_asks_with_endless_lists_of_models_are_not_remembered() -> None:
+    mix = Mix()
+    for number in range(100):
+        mix.see(AskClass(gpus=1, size=WholeSize(), use_models=("h100", f"{number}" * 1_000)))
+        mix.see(AskClass(gpus=1, size=WholeSize(), use_models=("h100",)))
+
+    assert list(mix.counts.values()) == [100]

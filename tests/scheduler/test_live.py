@@ -265,3 +265,19 @@ def test_deriving_a_node_anew_says_the_same_of_a_pod_on_its_way(
     live.set_problem("n1", "a report", "cannot be read")
     live.set_problem("n1", "a report", None)  # the whole node is derived anew
     assert (live.fleet.ledger.of_card("GPU-n1"), live.fleet.account("GPU-n1")) == before
+
+
+@pytest.mark.parametrize(("cpu", "memory"), [("1T", "1Pi"), ("4000T", "4E")], ids=["much", "absurd"])
+def test_pods_that_claim_to_need_more_than_any_machine_has_harm_nobody(cpu: str, memory: str) -> None:
+    """Whoever may create a pod may put it on a node past every scheduler, with any request."""
+    absurd = {"name": "main", "resources": {"requests": {"cpu": cpu, "memory": memory}}}
+    live = LiveState(Rules(), clock=lambda: 1_000.0)
+    live.set_node(node_object("n1", allocatable={"cpu": "64", "memory": "256Gi", "pods": "110"}))
+    for number in range(20):
+        live.set_pod(pod_object(absurd, meta={"uid": f"uid-{number}"}, nodeName="n1"))
+
+    live.set_node(node_object("n1", allocatable={"cpu": "32", "memory": "256Gi", "pods": "110"}))
+
+    node = live.fleet.node("n1")
+    assert node is not None
+    assert node.problem is None

@@ -79,6 +79,11 @@ def test_a_request_of_the_pod_itself_replaces_those_of_its_containers() -> None:
     assert (found.cpu_milli, found.memory_bytes) == (8000, GI)
 
 
+def test_containers_that_request_too_much_together_are_refused() -> None:
+    with pytest.raises(RequestError, match=r"requests\.memory in all: is too large to be true"):
+        needs(container(requests={"memory": "1Pi"}), container(requests={"memory": "1"}))
+
+
 @pytest.mark.parametrize(
     ("requests", "message"),
     [

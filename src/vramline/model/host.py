@@ -77,14 +77,20 @@ class HostColumns:
 
     def _add(self, number: int, needs: HostNeeds, sign: int) -> None:
         self.changes.note(number)
-        self.cpu_milli[number] += sign * needs.cpu_milli
-        self.memory_bytes[number] += sign * needs.memory_bytes
-        self.pods[number] += sign
+        cpu_milli, memory_bytes, pods = self.left[:, number].tolist()
+        self.cpu_milli[number] = _bounded(cpu_milli + sign * needs.cpu_milli)
+        self.memory_bytes[number] = _bounded(memory_bytes + sign * needs.memory_bytes)
+        self.pods[number] = pods + sign
 
 
 def requests_of(pods: Iterable[tuple[str, HostNeeds]]) -> dict[str, Mib]:
     """Return what pods (UID and needs) request as memory, in whole MiB; who requests none is left out."""
     return {uid: Mib(-(-needs.memory_bytes // 2**20)) for uid, needs in pods if needs.memory_bytes}
+
+
+def _bounded(amount: int) -> int:
+    """Return what the columns can hold: thousands of pods may claim to need more than any machine has."""
+    return max(-_NO_LIMIT, min(amount, _NO_LIMIT))
 
 
 def _left(room: HostRoom, taken: Sequence[HostNeeds]) -> tuple[int, int, int]:
@@ -93,7 +99,7 @@ def _left(room: HostRoom, taken: Sequence[HostNeeds]) -> tuple[int, int, int]:
     memory_bytes = _NO_LIMIT if room.memory_bytes is None else room.memory_bytes
     places = _NO_LIMIT if room.pods is None else room.pods
     return (
-        cpu_milli - sum([each.cpu_milli for each in taken]),
-        memory_bytes - sum([each.memory_bytes for each in taken]),
+        _bounded(cpu_milli - sum([each.cpu_milli for each in taken])),
+        _bounded(memory_bytes - sum([each.memory_bytes for each in taken])),
         places - len(taken),
     )

@@ -15,6 +15,8 @@ _TYPICAL = 0.95
 """The most frequent classes that make up this part of all asks are typical, the rest is chance."""
 _MOST_CLASSES = 128
 """More typical classes than these say nothing more, but cost time in every decision."""
+_MOST_NAMED = 1_000
+"""Asks whose names of models are longer together are not remembered: that fills memory."""
 _ENOUGH = 32
 """With fewer asks than this, nothing can be said about those to come."""
 _SELDOM = 1_000
@@ -77,6 +79,7 @@ class Mix:
 
     def see_all(self, asked: Sequence[AskClass]) -> None:
         """Count asks one after the other."""
+        asked = [each for each in asked if not (each.use_models or each.avoid_models) or _is_short(each)]
         start = 0
         while start < len(asked) and not self._fixed:
             some = asked[start : start + max(1, self._next - self._seen)]
@@ -124,6 +127,10 @@ def _shift(before: Mapping[AskClass, int], after: Mapping[AskClass, int]) -> flo
     """Return how much the parts of all classes differ, in sum: 0 for the same, 2 for nothing in common."""
     had, have = sum(before.values()) or 1, sum(after.values()) or 1
     return sum(abs(after.get(asked, 0) / have - before.get(asked, 0) / had) for asked in {*before, *after})
+
+
+def _is_short(asked: AskClass) -> bool:
+    return sum(map(len, asked.use_models)) + sum(map(len, asked.avoid_models)) <= _MOST_NAMED
 
 
 def _order(asked: AskClass) -> bytes:

@@ -12,7 +12,7 @@ from vramline.wire.kubernetes import (
     PodToleration,
     Quantities,
 )
-from vramline.wire.quantities import read_amount
+from vramline.wire.quantities import MAX_HOST_AMOUNT, read_amount
 from vramline.wire.stages import list_containers, list_stages
 
 __all__ = ["read_host_needs"]
@@ -48,14 +48,19 @@ def read_host_needs(spec: PodSpec, subject: str) -> HostNeeds:
 def _read_total(spec: PodSpec, resource: str, subject: str) -> int:
     """Apply Kubernetes' arithmetic: the neediest stage, plus overhead; a request of the pod itself wins."""
     overhead = _read(spec.overhead, resource, subject, "spec.overhead") or 0
+    whole = None
     if spec.resources is not None:
         whole = _read(spec.resources.requests, resource, subject, "spec.resources.requests")
         if whole is None:
             whole = _read(spec.resources.limits, resource, subject, "spec.resources.limits")
-        if whole is not None:
-            return whole + overhead
-    amounts = [_read_container(container, resource, subject) for container in list_containers(spec)]
-    return max(sum(stage) for stage in list_stages(spec, amounts)) + overhead
+    if whole is None:
+        amounts = [_read_container(container, resource, subject) for container in list_containers(spec)]
+        whole = max(sum(stage) for stage in list_stages(spec, amounts))
+    if whole + overhead > MAX_HOST_AMOUNT:
+        raise RequestError(
+            subject=subject, field=f"requests.{resource} in all", problem="is too large to be true"
+        )
+    return whole + overhead
 
 
 def _read_container(container: Container, resource: str, subject: str) -> int:

@@ -19,8 +19,8 @@ __all__ = [
     "read_whole",
 ]
 
-MAX_HOST_AMOUNT = 2**62
-"""Largest amount of CPU (milli) or memory (bytes) that is believed."""
+MAX_HOST_AMOUNT = 2**50
+"""Largest amount of CPU (milli) or memory (bytes) that is believed: a PiB, and a trillion CPUs."""
 
 _FEW_DIGITS = 12
 _DIGITS = re.compile(r"[0-9]+", re.ASCII)

@@ -12,6 +12,9 @@ from vramline.decide.board import Board
 from vramline.decide.fragments import (
     STEP,
     Cards,
+    OnKinds,
+    Standing,
+    Taking,
     Terms,
     attraction,
     look_at_taking,
@@ -59,8 +62,7 @@ def keep_terms(fleet: Fleet, decision: Decision, numbers: Ints) -> Callable[[], 
         outlook = last_outlook(scene)
         cards = _cards_taken(fleet, scene, board, ask, blocks)
         weigh = weigh_singles if ask.gpus == 1 else weigh_sets
-        taking = look_at_taking(outlook.prospects, cards, board.meaning)
-        terms = partial(weigh, outlook.prospects, outlook.standing.of(blocks), cards, taking, board.meaning)
+        terms = partial(_weigh, weigh, outlook.prospects, outlook.standing.of(blocks), cards, board.meaning)
         return partial(_tell_ahead, board.policy, outlook.prospects, terms, scores)
     if board.policy in THINKS_AHEAD:
         return partial(_tell, [("left_over", -_without_tiers(scores), -1.0)], scores)
@@ -82,6 +84,16 @@ def _cards_taken(fleet: Fleet, scene: Scene, board: Board, ask: Ask, blocks: Int
         rows, place = rows[fits], place[fits]
     cards = Cards(place, scene.left.take(rows), columns.kind.take(rows), board.sizes.take(rows))
     return cards if ask.gpus == 1 else best_fitting(cards, ask.gpus)
+
+
+def _weigh(
+    weigh: Callable[[Prospects, Standing, Cards, Taking, OnKinds], Terms],
+    prospects: Prospects,
+    standing: Standing,
+    cards: Cards,
+    ask: OnKinds,
+) -> Terms:
+    return weigh(prospects, standing, cards, look_at_taking(prospects, cards, ask), ask)
 
 
 def _tell_ahead(

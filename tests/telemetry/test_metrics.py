@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.exposition import generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from vramline.telemetry.metrics import Gauge, HamiGauge, Sample, render_metrics, write_metrics
+from vramline.telemetry.exposition import render_metrics, write_metrics
+from vramline.telemetry.metrics import CONTENT_TYPE, Gauge, HamiGauge, Sample
 from vramline.telemetry.tallies import Duration, Happening, Tallies
 
 LOOK = Duration.LOOK.metric
@@ -104,3 +105,7 @@ def test_times_are_kept_apart_by_label() -> None:
         s.labels["verb"]: s.value for s in families["vramline_verb_seconds"].samples if "count" in s.name
     }
     assert counts == {"filter": 1.0, "bind": 2.0}
+
+
+def test_what_is_written_is_named_as_the_library_names_it() -> None:
+    assert CONTENT_TYPE == CONTENT_TYPE_LATEST

@@ -9,11 +9,10 @@ import contextlib
 import itertools
 import time
 from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
-from websockets.asyncio.server import ServerConnection
-from websockets.exceptions import ConnectionClosed
 
 from vramline.errors import RequestError
 from vramline.model.observation import ObservationSource
@@ -30,6 +29,9 @@ from vramline.wire.agent_stream_v1 import (
     report_in,
 )
 from vramline.wire.times import seconds_of
+
+if TYPE_CHECKING:
+    from websockets.asyncio.server import ServerConnection
 
 __all__ = ["AgentStreams", "Looked"]
 
@@ -66,7 +68,7 @@ class _Glance:
 
 
 class _Stream:
-    def __init__(self, node: str, connection: ServerConnection) -> None:
+    def __init__(self, node: str, connection: "ServerConnection") -> None:
         self.node = node
         self.connection = connection
         self.clock = StreamClock()
@@ -143,7 +145,7 @@ class AgentStreams:
         stream = self._streams.get(node)
         return stream is not None and self._clock() - stream.heard_at < _SILENT_S
 
-    async def serve(self, connection: ServerConnection, admitted: Admitted) -> None:
+    async def serve(self, connection: "ServerConnection", admitted: Admitted) -> None:
         """Take in what an agent sends until it leaves, a newer stream replaces it, or its token expires."""
         older = self._streams.get(admitted.node)
         if older is None and len(self._streams) >= self._most_nodes:
@@ -199,7 +201,7 @@ class AgentStreams:
                     async with asyncio.timeout(within_s):
                         await stream.connection.send(encode_frame(request))
                         await asyncio.wait([glance.answer])
-                except (TimeoutError, ConnectionClosed):
+                except (TimeoutError, _closed()):
                     glance.end()
                 finally:
                     stream.looks.pop(number, None)
@@ -228,7 +230,7 @@ class AgentStreams:
                         return
         except TimeoutError:
             await stream.connection.close(_EXPIRED, "the token expires; come again with a new one")
-        except ConnectionClosed:
+        except _closed():
             pass
 
     def _take(self, stream: _Stream, message: str | bytes) -> bool:
@@ -276,6 +278,13 @@ async def _send(stream: _Stream, frame: Rest) -> bool:
     try:
         async with asyncio.timeout(_SEND_S):
             await stream.connection.send(encode_frame(frame))
-    except (TimeoutError, ConnectionClosed):
+    except (TimeoutError, _closed()):
         return False
     return True
+
+
+def _closed() -> type[Exception]:
+    """Return what a connection raises once it is closed."""
+    from websockets.exceptions import ConnectionClosed  # noqa: PLC0415 — loaded by whoever accepted it
+
+    return ConnectionClosed

@@ -42,7 +42,7 @@ from vramline.scheduler.views import list_gpus, list_nodes, list_pods, tell_pod
 from vramline.scheduler.webhook import MAX_REVIEW, answer_review
 from vramline.scheduler.whatif import answer_what_if
 from vramline.scheduler.window import SchedulerWindow
-from vramline.telemetry.metrics import CONTENT_TYPE, Sample, write_metrics
+from vramline.telemetry.metrics import CONTENT_TYPE, Sample
 from vramline.telemetry.tallies import Duration, Tallies
 from vramline.wire.admission import AdmissionOptions
 from vramline.wire.extender_v1 import NameLists, read_binding_args, read_extender_args, read_preemption_args
@@ -271,6 +271,8 @@ class _Faces:
             await asyncio.sleep(0)
 
     def write_figures(self) -> Iterator[bytes]:
+        from vramline.telemetry.exposition import write_metrics  # noqa: PLC0415 — nobody asks before it decides
+
         evictions = None if self.preempter is None else self.preempter.evictions
         own = count_figures(self._cluster, self._journal.history, evictions=evictions)
         return write_metrics(chain(own, self.more_figures()), self._journal.checks.tallies)

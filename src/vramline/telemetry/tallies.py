@@ -3,10 +3,7 @@
 import enum
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
 from itertools import accumulate
-
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 
 __all__ = ["Duration", "Happening", "Tallies"]
 
@@ -114,21 +111,15 @@ class Tallies:
             times.counts[bisect_left(duration.bounds, seconds)] += 1
             times.total_s += seconds
 
-    def families(self) -> Iterator[Metric]:
-        """Yield every count as Prometheus wants it, those of what never happened too."""
-        families = {
-            each: CounterMetricFamily(each.metric, each.value[1], labels=each.value[2]) for each in Happening
-        }
-        for (happening, labels), count in sorted(self._counts.items(), key=lambda each: each[0][1]):
-            families[happening].add_metric(list(labels), count)
-        yield from families.values()
-        timed = {
-            each: HistogramMetricFamily(each.metric, each.value[1], labels=each.value[2]) for each in Duration
-        }
-        for (duration, labels), times in sorted(self._times.items(), key=lambda each: each[0][1]):
-            buckets = _cumulated(duration, times)
-            timed[duration].add_metric(list(labels), buckets=buckets, sum_value=times.total_s)
-        yield from timed.values()
+    def counted(self) -> list[tuple[Happening, tuple[str, ...], int]]:
+        """Return what happened, with its labels and how often, in the order of the labels."""
+        counts = sorted(self._counts.items(), key=lambda each: each[0][1])
+        return [(happening, labels, count) for (happening, labels), count in counts]
+
+    def timed(self) -> list[tuple[Duration, tuple[str, ...], list[tuple[str, float]], float]]:
+        """Return what was timed, with its labels, cumulated buckets by upper bound, and the sum of times."""
+        times = sorted(self._times.items(), key=lambda each: each[0][1])
+        return [(what, labels, _cumulated(what, told), told.total_s) for (what, labels), told in times]
 
 
 def _cumulated(duration: Duration, times: _Buckets) -> list[tuple[str, float]]:

@@ -54,7 +54,7 @@ def claims_of(pod: Pod, shares: Iterable[GpuShare]) -> tuple[Claim, ...]:
 
 def gpus_of_groups(pods: Iterable[Pod]) -> dict[str, str]:
     """Return card by KAI group, as the reservation pods tell it."""
-    return dict(pod.reserves_group for pod in pods if pod.reserves_group is not None)
+    return dict([pod.reserves_group for pod in pods if pod.reserves_group is not None])
 
 
 def adopt_pods(
@@ -71,10 +71,10 @@ def adopt_pods(
     named: list[Claim] = []
     unnamed: list[tuple[Pod, Ask]] = []
     for pod in pods:
-        claims = ledger.get(pod.uid, ())
-        if pod.phase is PodPhase.PENDING:
+        claims, phase = ledger.get(pod.uid, ()), pod.phase
+        if phase is PodPhase.PENDING:
             named += claims
-        if pod.node is None or pod.ask is None or pod.phase not in _STATES or fleet.node(pod.node) is None:
+        if pod.node is None or pod.ask is None or phase not in _STATES or fleet.node(pod.node) is None:
             continue
         try:
             shares = _named_cards(fleet, pod, pod.ask, groups, claims, rules)
@@ -87,9 +87,10 @@ def adopt_pods(
         else:
             named += claims_of(pod, shares)
     fleet.adopt(named)
-    reserved = frozenset(pod.reserves_group[1] for pod in pods if pod.reserves_group is not None)
-    for pod, ask in unnamed:
-        _assign(fleet, pod, ask, rules, groups, reserved)
+    if unnamed:
+        reserved = frozenset(pod.reserves_group[1] for pod in pods if pod.reserves_group is not None)
+        for pod, ask in unnamed:
+            _assign(fleet, pod, ask, rules, groups, reserved)
     fleet.adopt(_with_use_at_end(fleet, pods))
     return problems
 

@@ -40,8 +40,6 @@ _SILENCE_S = 20.0
 """How long the API server may say nothing while it lists."""
 _PATIENCE_S = 60.0
 """How long nothing may come from the other process."""
-_STEP_BACK = 5
-"""How much less important than the parent this process is: it has the time, the parent decides."""
 _MOST_FILES = 1 << 16
 
 
@@ -168,7 +166,6 @@ def _serve(link: socket.socket, shared: int, target: Target, kinds: Sequence[Pac
             signal.signal(number, signal.SIG_DFL)
         gc.disable()
         _let_go_of_all_but(link.fileno(), shared)
-        os.nice(_STEP_BACK)
         with os.fdopen(shared, "wb") as file:
             uvloop.run(_list_all(link, file, target, kinds))
     except (OSError, VramlineError):

@@ -374,12 +374,13 @@ class LiveState:
         if node.problem is not None and node.problem.kind is ProblemKind.FROZEN:
             self.fleet.set_node(msgspec.structs.replace(node, problem=None))
         stored = self._stored_claims(name)
-        uids, pods = self._on_node.get(name, ()), self._pods
-        there = [pods[uid] for uid in uids if uid in pods]
-        here = [self._as_holder(pod) for pod in there if self._counts(pod, stored)]
-        reserving = [pod for uid in stored if (pod := pods.get(uid)) is not None and pod.node is None]
+        uids, pods = self._on_node.get(name, set()), self._pods
+        there = [pod for pod in map(pods.get, uids) if pod is not None and self._counts(pod, stored)]
+        here = [pod if pod.phase is not PodPhase.FINISHED else self._as_holder(pod) for pod in there]
+        elsewhere = {uid: claims for uid, claims in stored.items() if uid not in uids}
+        reserving = [pod for pod in map(pods.get, elsewhere) if pod is not None and pod.node is None]
         adopt_pods(self.fleet, [*here, *reserving], self.rules, stored)
-        self.fleet.adopt(self._claims_of_the_missing(stored))
+        self.fleet.adopt(self._claims_of_the_missing(elsewhere))
         for reservation in self._under_way.values():
             if reservation.node == name and not self._holds(reservation.claims[0]):
                 self.fleet.adopt(reservation.claims)
@@ -419,9 +420,10 @@ class LiveState:
         return tuple([each for each in own if each.pod_uid == uid and self._is_good(each, name, let_go)])
 
     def _is_good(self, claim: Claim, name: str, let_go: set[str]) -> bool:
-        if claim.pod_uid in let_go or self._advances.is_covered(claim):
+        uid = claim.pod_uid
+        if uid in let_go or (claim.until is not None and self._advances.is_covered(claim)):
             return False
-        pod = self._pods.get(claim.pod_uid)
+        pod = self._pods.get(uid)
         return pod is None or pod.node is None or pod.node == name
 
     def _claims_of_the_missing(self, stored: Mapping[str, tuple[Claim, ...]]) -> Iterable[Claim]:
@@ -438,8 +440,6 @@ class LiveState:
 
     def _as_holder(self, pod: Pod) -> Pod:
         """A pod that finished holds its memory until the card shows otherwise, if it was promised any."""
-        if pod.phase is not PodPhase.FINISHED:
-            return pod
         if not any(claim.pod_uid == pod.uid for claim in self.ledger_of(pod.node or "").claims):
             return pod
         ended_at = pod.ended_at

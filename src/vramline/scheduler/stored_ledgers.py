@@ -34,20 +34,21 @@ class StoredLedgers:
 
     def replace(self, ledger: GpuLedger, *, now: float) -> bool:
         """Take in a ledger; False: it says nothing new, because a watch lags behind or repeats itself."""
-        known = self._ledgers.get(ledger.node, ledger)
-        if is_older(ledger.resource_version, known.resource_version):
-            return False
-        if ledger.node in self._ledgers and ledger == known:
+        node, known = ledger.node, self._ledgers.get(ledger.node)
+        if known is not None and (
+            ledger == known or is_older(ledger.resource_version, known.resource_version)
+        ):
             return False
         stored = {claim.pod_uid for claim in ledger.claims}
-        self._index(ledger.node, stored, now)
-        self._ledgers[ledger.node] = ledger
-        self._let_go[ledger.node] = self._let_go.get(ledger.node, set()) & stored
-        self._doubtful.add(ledger.node)
+        self._index(node, stored, now)
+        self._ledgers[node] = ledger
+        if node in self._let_go:
+            self._let_go[node] &= stored
+        self._doubtful.add(node)
         if any(claim.until is not None for claim in ledger.claims):
-            self._with_ends.add(ledger.node)
+            self._with_ends.add(node)
         else:
-            self._with_ends.discard(ledger.node)
+            self._with_ends.discard(node)
         return True
 
     def drop(self, node: str, *, now: float) -> None:
@@ -100,7 +101,8 @@ class StoredLedgers:
 
     def _index(self, node: str, stored: set[str], now: float) -> None:
         """Remember which pods a node's ledger names, before the ledger is replaced."""
-        before = {claim.pod_uid for claim in self[node].claims}
+        known = self._ledgers.get(node)
+        before = {claim.pod_uid for claim in known.claims} if known is not None else set()
         for uid in before - stored:
             self._claimed_on[uid].discard(node)
             if not self._claimed_on[uid]:

@@ -1,9 +1,10 @@
 """The terms of a score: they add up to it, under every policy, and say what was true when it was made."""
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 
-from builders import ask, claim, fleet_of, gpu, node
+from builders import ask, claim, fleet_of, gpu, node, observation
 from explain.worlds import ANY_RULES, wishes
 from strategies import NOW, fleets
 from vramline.decide.engine import decide
@@ -12,7 +13,9 @@ from vramline.decide.terms import ScoreTerm
 from vramline.explain.decision import explain_decision, seal_decision
 from vramline.model.ask import Ask, MibSize, PolicyName
 from vramline.model.fleet import Fleet
+from vramline.model.host import HostColumns
 from vramline.model.mix import AskClass, Mix, class_of
+from vramline.model.node import HostRoom
 from vramline.model.rules import Rules
 from vramline.units import Mib
 
@@ -31,6 +34,27 @@ def test_terms_add_up_to_the_score_of_the_best_and_of_those_behind(
         assert each.terms
         assert sum(term.points for term in each.terms) == pytest.approx(each.score, rel=1e-12, abs=1e-6)
         assert all(term.points == term.value * term.weight for term in each.terms)
+        assert all(abs(term.points) < 1 for term in each.terms if term.term == "rounding")
+
+
+@pytest.mark.parametrize("policy", list(PolicyName))
+def test_a_node_that_does_not_say_what_cpu_it_has_stays_in_its_tier(policy: PolicyName) -> None:
+    rooms = {"n1": HostRoom(cpu_milli=64_000), "n2": HostRoom(), "n3": HostRoom(cpu_milli=64_000)}
+    nodes = [node(name, gpu(f"GPU-{name}", 10_100), host=room) for name, room in rooms.items()]
+    seen = {f"GPU-{name}": observation(0, at=NOW) for name in ("n1", "n2")}  # nobody looked at n3
+    fleet = fleet_of(*nodes, observations=seen)
+    fleet.hosts = HostColumns()
+    for each in nodes:
+        fleet.hosts.set_node(fleet.node_numbers([each.name])[0], each)
+    fleet.mix = HALVES
+    rules = Rules(policy=policy)
+    wish = msgspec.structs.replace(ask(1_000), cpu_milli=500)
+
+    explanation = explain_decision(fleet, decide(fleet, wish, rules, now=NOW), rules)
+
+    tiers = {each.node: any(term.term == "tiers" for term in each.terms) for each in explanation.alternatives}
+    assert tiers == {"n1": False, "n2": False, "n3": True}
+    assert explanation.alternatives[-1].node == "n3"
 
 
 @pytest.mark.parametrize(

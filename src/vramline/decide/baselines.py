@@ -62,10 +62,13 @@ def look_at_room(fleet: Fleet, free: Ints) -> Room:
     left = np.add.reduceat(np.where(usable, np.maximum(free, 0), 0), starts) if len(starts) else starts
     whole = np.add.reduceat(np.where(usable, columns.promise, 0), starts) if len(starts) else starts
     most_cpu = _most_cpu(fleet)
-    known = fleet.hosts is not None and most_cpu > 0
+    cpu_left = None
+    if fleet.hosts is not None and most_cpu > 0:
+        # A node that does not say what CPU it has counts like the largest that does.
+        cpu_left = np.clip(fleet.hosts.cpu_milli[columns.node_of_block], 0, most_cpu)
     return Room(
         gpu_left=left,
-        cpu_left=fleet.hosts.cpu_milli[columns.node_of_block] if fleet.hosts is not None and known else None,
+        cpu_left=cpu_left,
         most_gpu=max(int(whole.max(initial=0)), 1),
         most_cpu=max(most_cpu, 1),
     )

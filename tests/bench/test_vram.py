@@ -5,10 +5,10 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vramline.bench.vram import measure_vram
+from vramline.bench.vram import VramRun, measure_vram
 from vramline.bench.vram_check import LogEntry, find_over_commits
 from vramline.bench.vram_rules import RuleName
-from vramline.bench.vram_world import VramShape, make_world
+from vramline.bench.vram_world import Stranger, VramCard, VramPod, VramShape, VramWorld, make_world
 
 USABLE = {"a": 100, "b": 60}
 
@@ -45,6 +45,52 @@ def test_the_same_seed_gives_the_same_world_and_figures() -> None:
 
     assert make_world(shape) == make_world(shape)
     assert measure_vram(shape, progress=say_nothing) == measure_vram(shape, progress=say_nothing)
+
+
+class OneAfterAnother:
+    """Gives every pod the same card, looking at nothing."""
+
+    def __init__(self, card: str) -> None:
+        self._card = card
+
+    def place(self, pod: VramPod, now: float) -> tuple[str, ...] | str:
+        del pod, now
+        return (self._card,)
+
+    def started(self, pod: VramPod, now: float) -> None:
+        """Never mind."""
+
+    def deleted(self, pod: VramPod) -> None:
+        """Never mind."""
+
+    def ended(self, pod: VramPod, now: float) -> None:
+        """Never mind."""
+
+    def changed(self, card: str, now: float) -> None:
+        """Never mind."""
+
+
+def test_a_death_is_the_rules_only_where_a_promise_was_made_without_room() -> None:
+    """The first pod meets a stranger that came after the promise, the last a pod that fills the card."""
+    card = VramCard("GPU-a", "n1", "any", 100, 0, 1)
+    spans = {"start_s": 2.0, "grace_s": 1.0, "lag_s": 1.0}
+    unlucky, filling, crowded, end = (
+        VramPod(name=name, at=at, gpus=1, ask=mib, use=mib, life_s=life, **spans)
+        for name, at, mib, life in (
+            ("unlucky", 0.0, 60, 10.0),
+            ("filling", 20.0, 80, 50.0),
+            ("crowded", 30.0, 60, 10.0),
+            ("end", 100.0, 1, 10.0),
+        )
+    )
+    stranger = Stranger("stranger-0", 1.0, "GPU-a", 50, 5.0)
+    world = VramWorld((card,), (unlucky, filling, crowded, end), (stranger,))
+
+    run = VramRun(world, lambda _look: OneAfterAnother("GPU-a"))
+    run.play(lambda _done: None)
+    figures = run.figures(RuleName.BOOKS)
+
+    assert (figures.over_commits, figures.died, figures.died_by_rule) == (1, 2, 1)
 
 
 @st.composite

@@ -39,7 +39,8 @@ class RuleFigures(msgspec.Struct, frozen=True, kw_only=True):
     died: int
     """Pods that found less on their card than they took."""
     died_by_rule: int
-    """Of these, on cards that the rule over-committed; the rest fell to strangers that came later."""
+    """Of these, where the card had never had room for the promise to the pod, or to another that was there;
+    the rest fell to strangers that came later."""
     allocated_percent: float
     """Memory of pods that live or are ending, of what all cards have, on average over time."""
 
@@ -93,7 +94,8 @@ class _Stay:
 class _Tally:
     placed: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
-    died: list[_Stay] = field(default_factory=list)
+    died: list[set[tuple[str, str]]] = field(default_factory=list)
+    """For each pod that died, who was on the cards that were short, itself among them: pod and card."""
     area: float = 0.0
     held: int = 0
     since: float = 0.0
@@ -130,7 +132,7 @@ class VramRun:
     def figures(self, rule: RuleName) -> RuleFigures:
         """Return what came of it."""
         broken = find_over_commits(self._usable, self.log)
-        on_cards = {each.card for each in broken}
+        not_kept = {(each.who, each.card) for each in broken}
         tally = self._tally
         span = self._world.pods[-1].at * (1 - _WARM_UP)
         return RuleFigures(
@@ -139,7 +141,7 @@ class VramRun:
             rejected=dict(tally.rejected.most_common()),
             over_commits=len(broken),
             died=len(tally.died),
-            died_by_rule=sum(not on_cards.isdisjoint(stay.cards) for stay in tally.died),
+            died_by_rule=sum(not not_kept.isdisjoint(there) for there in tally.died),
             allocated_percent=round(100 * tally.area / span / self._world.usable, 2),
         )
 
@@ -159,8 +161,10 @@ class VramRun:
 
     def _start(self, stay: _Stay, now: float) -> None:
         pod = stay.pod
-        if any(self._free(card) < times * pod.use for card, times in stay.cards.items()):
-            self._tally.died.append(stay)
+        short = [card for card, times in stay.cards.items() if self._free(card) < times * pod.use]
+        if short:
+            there = {(who, card) for card in short for who in (pod.name, *self._on_card[card])}
+            self._tally.died.append(there)
             self._placer.deleted(pod)
             self._placer.ended(pod, now)
             self._leave(stay, now)

@@ -35,9 +35,8 @@ __all__ = [
     "on_kinds",
     "take_stock",
     "take_stock_of_many",
+    "weigh",
     "weigh_cpu",
-    "weigh_sets",
-    "weigh_singles",
     "weights_of",
 ]
 
@@ -129,8 +128,10 @@ class Terms(NamedTuple):
 
 
 class Taking(NamedTuple):
-    """What it is to take cards c, each alone, whatever else is on their nodes."""
+    """What it is to take cards, one or several at a time (c), whatever else is on their nodes."""
 
+    mib: Ints | Floats
+    """[c] MiB that the ask takes."""
     amount: Floats
     """[c, m] By how much the MiB grow (never: they shrink) that are free on cards with room for the class."""
     number: Counts
@@ -139,17 +140,43 @@ class Taking(NamedTuple):
     scarcity: Floats
 
     def some(self, chosen: Ints) -> "Taking":
-        """Return that of some of the cards."""
+        """Return some of it."""
         return Taking(
+            self.mib.take(chosen),
             self.amount.take(chosen, axis=0),
             self.number.take(chosen, axis=0),
             self.regret.take(chosen),
             self.scarcity.take(chosen),
         )
 
+    def sets(self, chosen: Ints) -> "Taking":
+        """Return what it is to take [c, 0…] several of these cards at a time; their regret does not count."""
+        mib, amount, number, regret, scarcity = self.some(chosen[:, 0])
+        for each in chosen.T[1:]:
+            mib += self.mib.take(each)
+            amount += self.amount.take(each, axis=0)
+            number += self.number.take(each, axis=0)
+            scarcity += self.scarcity.take(each)
+        return Taking(mib, amount, number, np.zeros(len(regret)), scarcity)
+
+    def by_node(self, node: Ints, nodes: int) -> "Taking":
+        """Do the same, of each of so many nodes all cards that are on it: they stand next to each other."""
+        amount, number = (
+            np.zeros((nodes, self.amount.shape[1])),
+            np.zeros((nodes, self.number.shape[1]), "i2"),
+        )
+        first = np.concatenate([[True], node[1:] != node[:-1]])[: len(node)].nonzero()[0]
+        if len(first):
+            there = node[first]
+            number[there] = np.add.reduceat(self.number, first, axis=0)
+            amount[there] = np.add.reduceat(self.amount, first, axis=0)
+        mib = np.bincount(node, weights=self.mib, minlength=nodes).astype(np.float64)
+        scarcity = np.bincount(node, weights=self.scarcity, minlength=nodes).astype(np.float64)
+        return Taking(mib, amount, number, np.zeros(nodes), scarcity)
+
     @classmethod
     def join(cls, parts: "list[Taking]") -> "Taking":
-        """Return that of the cards of all parts."""
+        """Return all parts as one."""
         return parts[0] if len(parts) == 1 else cls(*map(np.concatenate, zip(*parts, strict=True)))
 
 
@@ -188,7 +215,7 @@ def _stand(prospects: Prospects, number: Counts, amount: Floats, kind: Ints, cpu
 
 
 def look_at_taking(prospects: Prospects, cards: Cards, ask: OnKinds) -> Taking:
-    """Return what it is to take each of these cards; their nodes do not matter."""
+    """Return what it is to take each of these cards alone; their nodes do not matter."""
     kind, counted = cards.kind, len(prospects.wanted)
     sizes = prospects.size.take(kind, axis=0)
     left, rest = cards.left.astype(np.float64)[:, None], (cards.left - cards.size).astype(np.float64)[:, None]
@@ -196,6 +223,7 @@ def look_at_taking(prospects: Prospects, cards: Cards, ask: OnKinds) -> Taking:
     amount = rest * still
     amount -= left * hits
     return Taking(
+        mib=cards.size,
         amount=amount,
         number=np.subtract(still[:, :counted], hits[:, :counted], dtype=np.int16),
         regret=np.zeros(len(rest))
@@ -205,40 +233,16 @@ def look_at_taking(prospects: Prospects, cards: Cards, ask: OnKinds) -> Taking:
     )
 
 
-def weigh_singles(
-    prospects: Prospects, standing: Standing, cards: Cards, taking: Taking, ask: OnKinds
-) -> Terms:
-    """Return what it costs to take each of these cards alone. `standing` is that of the nodes they are on."""
-    blocks = cards.block
+def weigh(prospects: Prospects, standing: Standing, blocks: Ints, taking: Taking, cpu: int) -> Terms:
+    """Return what it costs to take cards, with so much CPU. `blocks` says on which nodes of the standing."""
     both, in_all = np.empty((2, *taking.amount.shape)), standing.in_all.take(blocks, axis=1)
     standing.amount.take(blocks, axis=0, out=both[0], mode="clip")  # quicker than to check them again
     both[0] += taking.amount
     number = standing.number.take(blocks, axis=0)
     number += taking.number
-    lost = in_all[1:] - _use(prospects, number, both, standing.kind.take(blocks), in_all[0] - ask.cpu)
-    fragments, cpu_lost = _in_cards(prospects, lost, cards.size, ask.cpu)
+    lost = in_all[1:] - _use(prospects, number, both, standing.kind.take(blocks), in_all[0] - cpu)
+    fragments, cpu_lost = _in_cards(prospects, lost, taking.mib, cpu)
     return Terms(fragments, cpu_lost, taking.regret, taking.scarcity)
-
-
-def weigh_sets(prospects: Prospects, standing: Standing, taken: Cards, taking: Taking, ask: OnKinds) -> Terms:
-    """Return by node what it costs to take these cards of it together; nodes without any lose CPU alone.
-
-    Cards of one node stand next to each other.
-    """
-    in_all = standing.in_all
-    nodes = in_all.shape[1]
-    number, both = standing.number.copy(), np.empty((2, *standing.amount.shape))
-    both[0] = standing.amount
-    first = np.concatenate([[True], taken.block[1:] != taken.block[:-1]])[: len(taken.block)].nonzero()[0]
-    if len(first):
-        there = taken.block[first]
-        number[there] += np.add.reduceat(taking.number, first, axis=0)
-        both[0, there] += np.add.reduceat(taking.amount, first, axis=0)
-    lost = in_all[1:] - _use(prospects, number, both, standing.kind, in_all[0] - ask.cpu)
-    wanted = np.bincount(taken.block, weights=taken.size, minlength=nodes)
-    fragments, cpu_lost = _in_cards(prospects, lost, wanted, ask.cpu)
-    scarcity = np.bincount(taken.block, weights=taking.scarcity, minlength=nodes).astype(np.float64)
-    return Terms(fragments, cpu_lost, np.zeros(nodes), scarcity)
 
 
 def weigh_cpu(prospects: Prospects, standing: Standing, cpu: int) -> Terms:

@@ -14,12 +14,10 @@ from vramline.decide.fragments import (
     Cards,
     OnKinds,
     Standing,
-    Taking,
     Terms,
     attraction,
     look_at_taking,
-    weigh_sets,
-    weigh_singles,
+    weigh,
     weights_of,
 )
 from vramline.decide.prospects import Prospects
@@ -61,8 +59,8 @@ def keep_terms(fleet: Fleet, decision: Decision, numbers: Ints) -> Callable[[], 
     if board.scores is not None:
         outlook = last_outlook(scene)
         cards = _cards_taken(fleet, scene, board, ask, blocks)
-        weigh = weigh_singles if ask.gpus == 1 else weigh_sets
-        terms = partial(_weigh, weigh, outlook.prospects, outlook.standing.of(blocks), cards, board.meaning)
+        weigh_them = _weigh_singles if ask.gpus == 1 else _weigh_sets
+        terms = partial(weigh_them, outlook.prospects, outlook.standing.of(blocks), cards, board.meaning)
         return partial(_tell_ahead, board.policy, outlook.prospects, terms, scores)
     if board.policy in THINKS_AHEAD:
         return partial(_tell, [("left_over", -_without_tiers(scores), -1.0)], scores)
@@ -86,20 +84,20 @@ def _cards_taken(fleet: Fleet, scene: Scene, board: Board, ask: Ask, blocks: Int
     return cards if ask.gpus == 1 else best_fitting(cards, ask.gpus)
 
 
-def _weigh(
-    weigh: Callable[[Prospects, Standing, Cards, Taking, OnKinds], Terms],
-    prospects: Prospects,
-    standing: Standing,
-    cards: Cards,
-    ask: OnKinds,
-) -> Terms:
-    return weigh(prospects, standing, cards, look_at_taking(prospects, cards, ask), ask)
+def _weigh_singles(prospects: Prospects, standing: Standing, cards: Cards, ask: OnKinds) -> Terms:
+    return weigh(prospects, standing, cards.block, look_at_taking(prospects, cards, ask), ask.cpu)
+
+
+def _weigh_sets(prospects: Prospects, standing: Standing, cards: Cards, ask: OnKinds) -> Terms:
+    nodes = len(standing.kind)
+    taking = look_at_taking(prospects, cards, ask).by_node(cards.block, nodes)
+    return weigh(prospects, standing, np.arange(nodes), taking, ask.cpu)
 
 
 def _tell_ahead(
-    policy: PolicyName, prospects: Prospects, weigh: Callable[[], Terms], scores: Ints
+    policy: PolicyName, prospects: Prospects, weighed: Callable[[], Terms], scores: Ints
 ) -> TermsOfNodes:
-    terms = weigh()
+    terms = weighed()
     if policy is PolicyName.FGD:
         return _tell([("attraction", attraction(terms), 1.0)], scores)
     weights = weights_of(prospects)

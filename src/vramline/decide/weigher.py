@@ -17,11 +17,9 @@ from vramline.decide.fragments import (
     OnKinds,
     Standing,
     Taking,
-    Terms,
     cost_in_steps,
     look_at_taking,
-    weigh_sets,
-    weigh_singles,
+    weigh,
 )
 from vramline.decide.prospects import Prospects
 from vramline.model.ask import PolicyName
@@ -46,42 +44,35 @@ class Weigher(NamedTuple):
 
     def weigh(self, cards: Cards) -> Ints:
         """Return the cost of taking each of these cards alone."""
-        taking = look_at_taking(self.prospects, cards, self.ask)
-        return self._cost(weigh_singles(self.prospects, self.standing, cards, taking, self.ask))
+        return self._cost(cards.block, look_at_taking(self.prospects, cards, self.ask))
 
     def weigh_many(self, cards: Cards, states: Ints) -> Ints:
         """Return the same; `states` are by block, equal where nodes are in the same state."""
         taking, sort = self._look_at_sorts(cards)
-        first, like = tell_apart(states[cards.block] * len(taking.regret) + sort)
-        cards, sort = cards.some(first), sort[first]
+        first, like = tell_apart(states[cards.block] * len(taking.mib) + sort)
+        blocks, sort = cards.block[first], sort[first]
         costs = np.empty(len(first), dtype=np.int64)
         for some in self._parts(len(first)):
-            each = taking.some(sort[some])
-            terms = weigh_singles(self.prospects, self.standing, cards.some(some), each, self.ask)
-            costs[some] = self._cost(terms)
+            costs[some] = self._cost(blocks[some], taking.some(sort[some]))
         return costs[like]
 
     def weigh_sets(self, blocks: Ints, taken: Cards) -> Ints:
         """Return the cost of taking cards of these blocks together; they are named by their place here."""
         taking = look_at_taking(self.prospects, taken, self.ask)
-        return self._cost(weigh_sets(self.prospects, self.standing.of(blocks), taken, taking, self.ask))
+        return self._cost(blocks, taking.by_node(taken.block, len(blocks)))
 
     def weigh_many_sets(self, blocks: Ints, taken: Cards, states: Ints, places: Ints) -> Ints:
         """Return the same where each block gives as many cards, those at [block, card] these places."""
-        gpus = places.shape[1]
-        first, like = _one_of_each(states, places)
-        chosen = (first[:, None] * gpus + np.arange(gpus)).ravel()
-        blocks, taken = blocks[first], taken.some(chosen)
         taking, sort = self._look_at_sorts(taken)
+        first, like = _one_of_each(states, places)
+        blocks, sort = blocks[first], sort.reshape(places.shape)[first]
         costs = np.empty(len(first), dtype=np.int64)
-        for some in self._parts(len(first), gpus):
-            cards = slice(some.start * gpus, some.stop * gpus)
-            part = taken.some(cards)._replace(block=np.arange(some.stop - some.start).repeat(gpus))
-            standing, each = self.standing.of(blocks[some]), taking.some(sort[cards])
-            costs[some] = self._cost(weigh_sets(self.prospects, standing, part, each, self.ask))
+        for some in self._parts(len(first)):
+            costs[some] = self._cost(blocks[some], taking.sets(sort[some]))
         return costs[like]
 
-    def _cost(self, terms: Terms) -> Ints:
+    def _cost(self, blocks: Ints, taking: Taking) -> Ints:
+        terms = weigh(self.prospects, self.standing, blocks, taking, self.ask.cpu)
         return cost_in_steps(self.policy, self.prospects, terms)
 
     def _look_at_sorts(self, cards: Cards) -> tuple[Taking, Ints]:
@@ -90,9 +81,9 @@ class Weigher(NamedTuple):
         kinds = (cards.some(first[some]) for some in self._parts(len(first)))
         return Taking.join([look_at_taking(self.prospects, each, self.ask) for each in kinds]), sort
 
-    def _parts(self, number: int, cards: int = 1) -> Iterator[slice]:
-        """Cut so many things, of so many cards each, into parts that are weighed at once."""
-        at_once = max(1, _AT_ONCE // max(1, len(self.prospects.count) * cards))
+    def _parts(self, number: int) -> Iterator[slice]:
+        """Cut so many things into parts that are weighed at once."""
+        at_once = max(1, _AT_ONCE // max(1, len(self.prospects.count)))
         return (slice(start, min(start + at_once, number)) for start in range(0, max(1, number), at_once))
 
 

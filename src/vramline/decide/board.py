@@ -56,6 +56,8 @@ _FEW = 64
 """So many cards are weighed as they are; among more it pays to leave out those that are alike."""
 _SINGLE = 24
 """So many cards are compared one by one: quicker than sorting them by array."""
+_SORTED = 512
+"""So many are sorted: with more it is quicker to look for the lowest of each group."""
 _NEVER = 2**40
 """More MiB than any card has."""
 _NOTHING = OnKinds(0, None, np.zeros(0), np.zeros(0))
@@ -333,6 +335,9 @@ def _first_lowest(groups: Ints, values: Ints) -> Ints:
             if listed[place] < listed[best.setdefault(group, place)]:
                 best[group] = place
         return np.array(list(best.values()), dtype=np.int64)
+    if len(groups) <= _SORTED:
+        order = np.lexsort((values, groups))
+        return order[_where_it_changes(groups[order])]
     starts = _where_it_changes(groups)
     lowest = np.minimum.reduceat(values, starts)
     found: Ints = (values == lowest.repeat(np.diff(starts, append=len(groups)))).nonzero()[0]

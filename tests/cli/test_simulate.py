@@ -14,6 +14,7 @@ from simulate.clusters import card, node, pod, report, run
 from vramline.cli.main import main
 from vramline.cli.progress import Progress
 from vramline.cli.simulate_tables import print_report
+from vramline.model.ask import PolicyName
 from vramline.simulate.report import report_run
 
 _CLUSTER = """
@@ -236,3 +237,10 @@ def test_of_many_reasons_those_of_the_most_pods_are_told(capsys: pytest.CaptureF
     lines = capsys.readouterr().out.splitlines()
     assert lines[29] == "ns/p25, ns/p26"
     assert "… and 6 more reasons; -o json lists all" in lines
+
+
+def test_help_names_every_policy(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--help"]) == 0
+
+    told = re.sub(r"\s+", " ", capsys.readouterr().out)
+    assert f"How nodes that fit are ranked: {', '.join(sorted(PolicyName))}." in told

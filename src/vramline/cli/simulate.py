@@ -15,6 +15,7 @@ from vramline.cli.simulate_replay import replay
 from vramline.cli.text import one_line
 from vramline.errors import RequestError
 from vramline.explain.trace import trace_lines
+from vramline.model.ask import PolicyName
 from vramline.model.decision import Decision
 from vramline.model.fleet import Fleet
 from vramline.settings import Settings
@@ -55,7 +56,11 @@ def simulate(  # noqa: PLR0913 — one parameter an option
     ] = None,
     policy: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="bestfit, binpack, spread or mostidle.", show_default=False),
+        typer.Option(
+            metavar="NAME",
+            help=f"How nodes that fit are ranked: {', '.join(sorted(PolicyName))}.",
+            show_default=False,
+        ),
     ] = None,
     realtime: Annotated[
         str | None, typer.Option(metavar="MODE", help="strict, warning or disabled.", show_default=False)

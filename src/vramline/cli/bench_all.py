@@ -39,6 +39,11 @@ def everything(
     with Progress() as progress:
         done = measure_everything(run, progress.stage("benchmarks", least=1))
     print_data(done, output, table=lambda: _print(done))
+    wrong = [each for each in done.figures if each.is_wrong]
+    for each in wrong:
+        typer.echo(f"must never be: {each.bench}, {each.what.strip()}: {each.value}", err=True)
+    if wrong:
+        raise typer.Exit(1)
 
 
 def _print(done: BenchTable) -> None:

@@ -79,6 +79,7 @@ def test_names_that_only_look_like_one_of_the_same_length_are_told_apart() -> No
             b"",
             b"[]",
             b"[",
+            b'["]',
             b'"a"',
             b'["a"',
             b'["a" ,"b"]',
@@ -97,3 +98,13 @@ def test_what_is_no_plain_list_of_known_names_is_left_to_others(text: bytes) -> 
 def test_an_empty_table_knows_nobody() -> None:
     assert NameTable([]).find(b'["a"]') is None
     assert NameTable([None]).find(b'["a"]') is None
+
+
+@given(st.text(alphabet='[]",ab\\', max_size=12))
+def test_whatever_is_written_is_found_as_it_is_read_or_left_to_others(text: str) -> None:
+    table, names = NameTable(["a", "b", "ab"]), ["a", "b", "ab"]
+
+    found = table.find(text.encode())
+
+    if found is not None:
+        assert found.numbers.tolist() == [names.index(name) for name in msgspec.json.decode(text)]

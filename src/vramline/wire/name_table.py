@@ -20,6 +20,7 @@ Places = npt.NDArray[np.int32]
 _QUOTE, _COMMA = ord('"'), ord(",")
 _BETWEEN, _THREE_BYTES = np.uint32(int.from_bytes(b'","', "little")), np.uint32(0xFFFFFF)
 """What is between two names, in the bytes from the end of one on."""
+_SHORTEST = len('"a",')
 _EMPTY = -1
 _MASKS = np.array([(1 << 8 * count) - 1 for count in range(9)], dtype=np.uint64)
 """By number of bytes: what of a word belongs to them."""
@@ -91,10 +92,10 @@ class NameTable:
 
     def _find_even(self, text: bytes) -> FoundNames | None:
         """Find names that are equally long, as those of nodes often are: they stand in lines of letters."""
-        size = text.index(b'"', 2) + 1
-        count, over = divmod(len(text) - 1, size)
-        if over or size - 3 > 8 * self._width:
+        size = text.find(b'"', 2) + 1
+        if size < _SHORTEST or (len(text) - 1) % size or size - 3 > 8 * self._width:
             return None
+        count = (len(text) - 1) // size
         padded = text[1:-1] + b',"' + bytes(8 * self._width)
         between = np.ndarray((count,), "<u4", buffer=padded, offset=size - 2, strides=(size,))
         if ((between ^ _BETWEEN) & _THREE_BYTES).any():

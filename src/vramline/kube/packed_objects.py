@@ -21,9 +21,8 @@ T = TypeVar("T")
 
 _ANY_HOST = HostNeeds()
 _NOTHING_COMMON = -1
-
-
 _Words = dict[str, str]
+"""Labels or annotations."""
 
 
 class _Nodes(msgspec.Struct, frozen=True, array_like=True):

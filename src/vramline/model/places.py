@@ -26,7 +26,7 @@ class NodeNumbers:
 
     __slots__ = ("_answered", "_asked", "_idle", "_of", "names", "version")
 
-    def __init__(self, names: Iterable[str] = ()) -> None:
+    def __init__(self, names: Sequence[str] = ()) -> None:
         self.names: list[str | None] = list(names)
         """By number; None: nobody has it now."""
         self.version = 0

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from vramline.decide.cutting import PriceSearch
-from vramline.decide.prospects import Prospects, look_ahead
-from vramline.model.ask import MibSize
+from vramline.decide.prospects import NOWHERE, Prospects, look_ahead, sizes_on_kinds
+from vramline.model.ask import MibSize, ShareSize, WholeSize
 from vramline.model.fleet import Fleet
 from vramline.model.gpu import PhysicalGpu
 from vramline.model.mix import AskClass, Mix
@@ -130,3 +130,23 @@ def test_a_copy_of_a_fleet_goes_by_what_was_known(fleet: Fleet) -> None:
         copy.generation += 1
 
         assert look_ahead(copy) is first
+
+
+def test_every_class_has_on_every_kind_of_card_the_size_that_it_has_there(fleet: Fleet) -> None:
+    fleet.set_node(node("b", 8_000))
+    classes = [
+        *(AskClass(gpus=1, size=MibSize(Mib(mib))) for mib in (1, 7_999, 8_000, 8_001, 24_000, 24_001)),
+        AskClass(gpus=1, size=MibSize(Mib(5_000)), use_models=("l4",)),
+        AskClass(gpus=1, size=MibSize(Mib(5_000)), avoid_models=("l4",)),
+        AskClass(gpus=2, size=ShareSize(1, 3)),
+        AskClass(gpus=1, size=WholeSize()),
+    ]
+    fleet.mix = Mix({asked: 100 - place for place, asked in enumerate(classes)})
+
+    known = look_ahead(fleet).size
+
+    assert known.T.tolist() == [
+        sizes_on_kinds(fleet.columns, asked).tolist() for asked, _ in fleet.mix.typical
+    ]
+    assert known.min() == 1
+    assert known.max() == NOWHERE

@@ -248,8 +248,20 @@ class _Classes:
             [bool(asked.use_models or asked.avoid_models) for asked, _ in listed], dtype=np.bool_
         )
         self.size = np.full((len(fleet.columns.kinds), len(listed)), NOWHERE, dtype=np.int64)
+        plain: dict[int, int] = {}
         for m, (asked, _) in enumerate(listed):
-            self.size[:, m] = sizes_on_kinds(fleet.columns, asked)
+            if isinstance(asked.size, MibSize) and not self.constrained[m]:
+                plain[m] = asked.size.mib
+            else:
+                self.size[:, m] = sizes_on_kinds(fleet.columns, asked)
+        if plain:  # there may be thousands of these, and they are the same MiB wherever they go
+            self.size[:, list(plain)] = _plain_sizes(fleet.columns.kinds, list(plain.values()))
+
+
+def _plain_sizes(kinds: list[CardKind], mib: list[int]) -> Ints:
+    """Return [k, m] the sizes of asks for MiB on whatever card they fit."""
+    promise, sizes = np.array([kind.promise for kind in kinds])[:, None], np.array(mib, dtype=np.int64)
+    return np.where((sizes > 0) & (sizes <= promise), sizes, NOWHERE)
 
 
 def _size_on(kind: CardKind, asked: AskClass) -> int:

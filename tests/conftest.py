@@ -1,6 +1,7 @@
-"""How hypothesis runs, the same everywhere and with no wall-clock deadline; cards for whoever asks."""
+"""What is the same for all tests: how hypothesis runs, with no wall-clock deadline; signals; cards."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,12 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("house")
+
+
+def pytest_configure() -> None:
+    """Hear Ctrl-C again, so that what tests start does: jobs in the background of a shell are deaf to it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ import msgspec
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
+from vramline.bench.processes import ending_in_order
 from vramline.errors import RequestError, TransientError
 from vramline.kube.certificates import renew_identity
 from vramline.wire.agent_stream_v1 import Sample, decode_agent_frame
@@ -97,7 +98,7 @@ def measure_agent(run: AgentRun) -> AgentFigures:
         raise RequestError(
             subject="--library", value=str(run.library), problem="does not exist", accepted="an NVML library"
         )
-    with tempfile.TemporaryDirectory(prefix="vramline-bench-") as folder:
+    with ending_in_order(), tempfile.TemporaryDirectory(prefix="vramline-bench-") as folder:
         return asyncio.run(_measure(run, Path(folder)))
 
 

@@ -25,6 +25,7 @@ from vramline.errors import TransientError
 __all__ = [
     "Caller",
     "ServerProcess",
+    "ending_in_order",
     "look",
     "stand_in_server",
     "start_scheduler",
@@ -117,7 +118,7 @@ class Caller:
 def start_server(serve: Callable[..., None], *arguments: object) -> Iterator[ServerProcess]:
     """Run `serve(*arguments, listener)` in a process of its own until the block ends."""
     context = multiprocessing.get_context("spawn")
-    with _ending_in_order():
+    with ending_in_order():
         with socket.create_server((_HOST, 0)) as listener:
             port = listener.getsockname()[1]
             child = context.Process(target=serve, args=(*arguments, listener), daemon=True)
@@ -130,7 +131,7 @@ def start_server(serve: Callable[..., None], *arguments: object) -> Iterator[Ser
 
 
 @contextlib.contextmanager
-def _ending_in_order() -> Iterator[None]:
+def ending_in_order() -> Iterator[None]:
     """Have SIGTERM end this process as Ctrl-C does: what it started must not outlive it."""
     if threading.current_thread() is not threading.main_thread():
         yield

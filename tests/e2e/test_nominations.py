@@ -140,7 +140,7 @@ def test_a_pod_that_comes_alone_is_not_nominated(plane: ControlPlane, admin: htt
 
 
 def test_a_new_leader_leaves_the_hints_that_it_finds(plane: ControlPlane, admin: httpx.Client) -> None:
-    before, after = namespace(admin, "before"), namespace(admin, "after")
+    before, after = namespace(admin, "earlier"), namespace(admin, "later")
     config = plane.folder / "vramline.kubeconfig"
     add_pods(plane.folder / "admin.kubeconfig", before, WAITING, scheduler="vramline")
     with run_scheduler(plane, name="first", kubeconfig=config):

@@ -77,14 +77,12 @@ class World:
             self.live, self.store, lambda: self.leads, rules, clock=lambda: self.now, tallies=self.tallies
         )
 
-    def add(self, number: int, *, mib: int | None = 8_000, created: str | None = None, **fields: Any) -> str:
+    def add(self, number: int, *, mib: int | None = 8_000, **fields: Any) -> str:
         uid = f"uid-{number}"
         told = {} if mib is None else {keys.VRAM: str(mib)}
         spec = {"schedulerName": "vramline", **fields}
         meta = {"name": f"p{number}", "uid": uid, "resourceVersion": str(number + 1)}
-        pod = pod_object(
-            annotations=told, meta=meta | ({"creationTimestamp": created} if created else {}), **spec
-        )
+        pod = pod_object(annotations=told, meta=meta, **spec)
         self.store.pods[uid] = pod
         self.live.set_pod(pod)
         return uid

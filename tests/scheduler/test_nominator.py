@@ -48,16 +48,6 @@ def test_the_next_in_line_are_left_alone_once_not_again_and_again() -> None:
     assert [uid for uid, _ in world.step()] == [f"uid-{number}" for number in range(8, 14)]
 
 
-def test_after_a_start_pods_are_planned_in_the_order_in_which_they_came_not_in_which_they_are_listed() -> (
-    None
-):
-    world = World()
-    for number in range(6):
-        world.add(number, created=f"2026-01-01T00:00:{59 - number}Z")
-
-    assert [uid for uid, _ in world.step()] == ["uid-3", "uid-2", "uid-1", "uid-0"]
-
-
 def test_more_important_pods_are_planned_first() -> None:
     world = World()
     for number in range(6):

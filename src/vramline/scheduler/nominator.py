@@ -193,7 +193,7 @@ class Nominator:
             for uid, pod in self._live.nominees.waiting.items()
             if self._is_ours(pod) and self._is_still_to_come(uid)
         ]
-        return sorted(waiting, key=lambda pod: (-pod.priority, pod.created_at or 0.0))
+        return sorted(waiting, key=lambda pod: -pod.priority)
 
     def _is_still_to_come(self, uid: str) -> bool:
         return (

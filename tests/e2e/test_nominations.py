@@ -137,20 +137,3 @@ def test_a_pod_that_comes_alone_is_not_nominated(plane: ControlPlane, admin: htt
             wait_until(lambda: "one" in nodes_of(admin, alone), "the pod on a node")
 
     assert writes.of(OURS)["patch pods/status"] == 0
-
-
-def test_a_new_leader_leaves_the_hints_that_it_finds(plane: ControlPlane, admin: httpx.Client) -> None:
-    before, after = namespace(admin, "earlier"), namespace(admin, "later")
-    config = plane.folder / "vramline.kubeconfig"
-    add_pods(plane.folder / "admin.kubeconfig", before, WAITING, scheduler="vramline")
-    with run_scheduler(plane, name="first", kubeconfig=config):
-        wait_until(lambda: len(nominations(admin, before)) == WAITING - HEAD, "the nominations")
-    told = nominations(admin, before)
-
-    add_pods(plane.folder / "admin.kubeconfig", after, WAITING, scheduler="vramline")
-    with run_scheduler(plane, name="second", kubeconfig=config) as process:
-        wait_until(lambda: len(nominations(admin, after)) == WAITING, "the nominations of those after")
-        assert nominations(admin, before) == told
-        with kube_scheduler(plane, process.port):
-            for each in (before, after):
-                wait_until(lambda each=each: len(nodes_of(admin, each)) == WAITING, "all on nodes")  # type: ignore[misc]

@@ -98,17 +98,22 @@ def test_pods_that_wait_go_where_they_were_nominated_for_one_write_more(
         after = hints_told(process, ours, bound)
 
     assert before == {pod: say_hint(node, None) for pod, node in told.items()}
-    assert {pod: bound[pod] for pod in told} == told
-    assert {pod: after[pod] for pod in told} == {pod: say_hint(node, node) for pod, node in told.items()}
+    # Where kube-scheduler puts a pod that was left alone is its own choice, and may be where a told one was
+    # to go: that one goes elsewhere, or is told anew.
+    elsewhere = {pod for pod, node in told.items() if bound[pod] != node}
+    assert len(elsewhere) <= HEAD
+    went = {pod: node for pod, node in told.items() if pod not in elsewhere}
+    assert {pod: after[pod] for pod in went} == {pod: say_hint(node, node) for pod, node in went.items()}
     counted = writes.of(OURS)
     ledgers = counted.pop("update gpuledgers", 0) + counted.pop("create gpuledgers", 0)
     # Those left alone may be told after all, while kube-scheduler waits at the first pod that was not.
-    hints = sum(map(bool, after.values()))
+    hints, written = sum(map(bool, after.values())), counted.pop("patch pods/status")
     assert WAITING - HEAD <= hints < WAITING
-    assert counted == {"create pods/binding": WAITING, "patch pods/status": hints}
+    assert hints <= written <= hints + len(elsewhere)
+    assert counted == {"create pods/binding": WAITING}
     assert 0 < ledgers <= WAITING
     assert nominations(admin, others) == {}
-    assert f'vramline_nominations_total{{result="written"}} {hints}.0' in metrics
+    assert f'vramline_nominations_total{{result="written"}} {written}.0' in metrics
 
 
 def test_where_it_is_switched_off_nobody_is_nominated(plane: ControlPlane, admin: httpx.Client) -> None:

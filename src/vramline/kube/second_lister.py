@@ -17,7 +17,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Generic, TypeVar
+from typing import Any, BinaryIO, Generic, NoReturn, TypeVar
 
 import msgspec
 import uvloop
@@ -167,9 +167,7 @@ def _serve(link: socket.socket, shared: int, target: Target, kinds: Sequence[Pac
         gc.disable()
         _let_go_of_all_but(link.fileno(), shared)
         with os.fdopen(shared, "wb") as file:
-            uvloop.run(_list_all(link, file, target, kinds))
-    except (OSError, VramlineError):
-        pass  # the parent finds out, and asks by itself
+            uvloop.run(_list_and_end(link, file, target, kinds))
     finally:
         os._exit(0)
 
@@ -181,6 +179,18 @@ def _let_go_of_all_but(*kept: int) -> None:
         os.closerange(first, number)
         first = number + 1
     os.closerange(first, _MOST_FILES)
+
+
+async def _list_and_end(
+    link: socket.socket, file: BinaryIO, target: Target, kinds: Sequence[Packing[Any]]
+) -> NoReturn:
+    """Do not leave the loop: where the parent had one before, this one would wait for files let go of."""
+    try:
+        await _list_all(link, file, target, kinds)
+    except (OSError, VramlineError):
+        pass  # the parent finds out, and asks by itself
+    finally:
+        os._exit(0)
 
 
 async def _list_all(

@@ -26,6 +26,9 @@ from vramline.model.ask import PolicyName
 
 __all__ = ["BenchTable", "Figure", "TableRun", "measure_everything"]
 
+_DECISIONS, _CALLS = 2_000, 200
+"""As many as `bench decide` and `bench extender` make by themselves: among fewer, templates that come for the
+first time would weigh more."""
 _COPIES = 8
 """The trace is replayed with so many of every node, too."""
 
@@ -94,7 +97,7 @@ def _say_nothing(*_: object) -> None:
 
 def _decide(run: TableRun) -> Iterator[Figure]:
     sizes = sorted({max(1, run.nodes // 5), run.nodes})
-    for row in measure_decide(sizes, gpus=8, pods=500, seed=42, report=_say_nothing).sizes:
+    for row in measure_decide(sizes, gpus=8, pods=_DECISIONS, seed=42, report=_say_nothing).sizes:
         what = f"one decision at {row.nodes:,} nodes, CPU"
         yield Figure(bench="decide", what=what, value=f"{row.cpu_us:,.0f} µs", goal="≤ 1,000 µs")
         yield Figure(
@@ -142,7 +145,7 @@ def _speed_of_openb(done: OpenbReport) -> Iterator[Figure]:
 
 def _extender(run: TableRun) -> Iterator[Figure]:
     for nodes in sorted({max(1, run.nodes // 5), run.nodes}):
-        shape = PopulationShape(nodes=nodes, gpus=8, pods=4 * nodes, waiting=110)
+        shape = PopulationShape(nodes=nodes, gpus=8, pods=4 * nodes, waiting=_CALLS)
         done = measure_extender(shape, progress=_say_nothing)
         for name, call, over in (
             ("filter", done.filter, done.filter_over_floor),
